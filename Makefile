@@ -23,12 +23,13 @@ test: setup-test
 test-long:
 	CTX_TEST_ROUNDS=10 $(MAKE) test
 
-# Real MCP hosts (Gemini CLI and OpenCode from npm) with a model server on this machine: `docs/test-system.md`.
+# Real agents from npm with a model server on this machine: as MCP hosts, and resuming sessions handed on to them. `docs/test-system.md`.
 SYSTEM := target/test-system
 test-system:
 	$(CARGO) build --bin ctx
-	npm install --prefix $(SYSTEM) --no-audit --no-fund --no-save @google/gemini-cli opencode-ai
+	npm install --prefix $(SYSTEM) --no-audit --no-fund --no-save @google/gemini-cli opencode-ai @openai/codex @anthropic-ai/claude-code
 	python3 tests/system/hosts.py target/debug/ctx $(SYSTEM)/node_modules
+	python3 tests/system/handoff.py target/debug/ctx $(SYSTEM)/node_modules
 
 bench: build
 	bench/run

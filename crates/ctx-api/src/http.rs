@@ -37,7 +37,10 @@ pub use issue::{
     Bind, Criterion, CriterionGiven, Issue, IssueChange, NewIssue, NewTodo, Todo, TodoChange, TodoOperation,
 };
 pub use lifecycle::{ResumeAt, ResumeFrom};
-pub use lookup::{AuditEvent, SearchHit, SnippetPiece, Standing, Stats, TokenCount, ToolCount};
+pub use lookup::{
+    AuditEvent, SearchHit, SearchSession, SearchSessions, SnippetPiece, Standing, Stats, TokenCount,
+    ToolCount,
+};
 pub use message::{Message, MessagePart, Metadata, NewMessage, Pin, Role, ToolCall};
 pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState, ProjectTrust};
 pub use shell::{

@@ -11,8 +11,8 @@ use ctx_journal::{AppendError, Journal, JournalError, LogPath, LogWriter, Owner}
 use ctx_session::command::{Interruption, UnderWay};
 use ctx_session::conversation::Conversation;
 use ctx_session::record::{Context, Decoded, SessionBody, SessionMeta, Source};
-use ctx_session::rules::{Given, Known};
-use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
+use ctx_session::rules::{Added, Given, Known, Marked};
+use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp, Ulid};
 use ctx_views::files::{RunFile, SessionFiles};
 
 use crate::followers::Behind;
@@ -221,14 +221,27 @@ impl Core {
     /// The records that the log has, by what identifies them.
     pub fn known(&self) -> Result<Known, Refusal> {
         let mut known = Known::default();
+        self.each_body(|body| {
+            known.add(body);
+        })?;
+        Ok(known)
+    }
+
+    /// What taking back what an import added does.
+    pub fn added_by(&self, import: Ulid) -> Result<Marked, Refusal> {
+        let mut added = Added::by(import);
+        self.each_body(|body| added.apply(body))?;
+        Ok(added.marked())
+    }
+
+    fn each_body(&self, mut with: impl FnMut(&Body)) -> Result<(), Refusal> {
         let read = self.journal.read(&self.log, 0, &mut |entry| {
             if let Some(record) = read_record(&self.log, &entry) {
-                known.add(&record.body);
+                with(&record.body);
             }
             ControlFlow::Continue(())
         });
-        read.map_err(|error| journal_refusal(&error))?;
-        Ok(known)
+        read.map(drop).map_err(|error| journal_refusal(&error))
     }
 
     /// Settles what an earlier daemon, or a failing disk, left open. A session that is known to be over stays so.

@@ -3,7 +3,6 @@
 //! A batch is one command, so that it is there as a whole or not at all, and what is there already is left out: an import that
 //! is stopped anywhere is finished by doing it again.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ctx_session::command::Import;
@@ -18,6 +17,9 @@ use crate::engine::Engine;
 use crate::registry::Summary;
 use crate::request::Caller;
 use crate::shared::Inner;
+
+/// Why a session stays.
+const CONTINUED: &str = "it was continued here";
 
 /// Records of another agent's session, and what the session is where it is new.
 #[derive(Debug, Clone)]
@@ -50,13 +52,10 @@ pub struct ImportDone {
 pub struct ImportUndone {
     pub import_id: Option<Ulid>,
     pub removed: u64,
+    /// Sessions of earlier imports from which what it had added was taken.
+    pub taken_back: u64,
     /// Sessions that stay, and why.
     pub kept: Vec<(SessionId, String)>,
-}
-
-/// The import that made a session.
-pub fn import_of(meta: &SessionMeta) -> Option<Ulid> {
-    meta.origin.as_ref()?.get("import_id")?.as_str()?.parse().ok()
 }
 
 /// The id that an imported session has for a user who is not the daemon's own. It follows from the source, which others may
@@ -89,7 +88,13 @@ impl Engine {
             Some(_) => false,
             None => self.begin_import(caller, &new).await.map(|()| true)?,
         };
-        let import = Import { import_id: new.import_id, records: new.records, by: caller.uid };
+        let import = Import {
+            import_id: new.import_id,
+            records: new.records,
+            by: caller.uid,
+            restored: Vec::new(),
+            superseded: Vec::new(),
+        };
         let added = self.inner.ask(session, |reply| Ask::Import { import: import.clone(), reply }).await?;
         Ok(ImportDone { session, created, added })
     }
@@ -139,24 +144,48 @@ impl Engine {
         made.await.map_err(lost)?
     }
 
-    /// The imported sessions of a caller.
-    pub fn imported(&self, caller: Caller) -> Vec<Arc<Summary>> {
-        let is_own =
-            |summary: &Summary| summary.meta.owner == caller.uid && import_of(&summary.meta).is_some();
-        self.inner.registry.select(is_own)
+    /// The imported sessions of a caller, each with the imports that brought it in or added to it, oldest first.
+    pub async fn imported(&self, caller: Caller) -> Result<Vec<(Arc<Summary>, Vec<Ulid>)>, Refusal> {
+        let is_own = |summary: &Summary| summary.meta.owner == caller.uid && summary.meta.import().is_some();
+        let sessions = self.inner.registry.select(is_own);
+        let engine = self.clone();
+        let uid = caller.uid;
+        let known =
+            tokio::task::spawn_blocking(move || engine.ask_index(|queries| queries.imports(uid))).await;
+        let known = known.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+        let mut all = Vec::with_capacity(sessions.len());
+        for summary in sessions {
+            let (read, imports) = known.get(&summary.id()).cloned().unwrap_or_default();
+            // The index follows behind: what it has not read is asked of the session itself.
+            let imports = if summary.next_seq.is_none_or(|next| next <= read) {
+                imports
+            } else {
+                self.look(caller, summary.id()).await?.imports.clone()
+            };
+            all.push((summary, imports));
+        }
+        Ok(all)
     }
 
-    /// Takes the newest import back: the sessions that it made are purged, but for those that went on here.
+    /// Takes the newest import back: the sessions that it made are purged, and what it added to others no longer counts. A session
+    /// that went on here stays as it is.
     pub async fn undo_import(&self, caller: Caller) -> Result<ImportUndone, Refusal> {
-        let sessions = self.imported(caller);
-        let imports: BTreeSet<Ulid> =
-            sessions.iter().filter_map(|summary| import_of(&summary.meta)).collect();
-        let Some(newest) = imports.last().copied() else { return Ok(ImportUndone::default()) };
+        let sessions = self.imported(caller).await?;
+        let Some(newest) = sessions.iter().flat_map(|(_, imports)| imports).max().copied() else {
+            return Ok(ImportUndone::default());
+        };
         let mut undone = ImportUndone { import_id: Some(newest), ..ImportUndone::default() };
-        for summary in sessions.iter().filter(|summary| import_of(&summary.meta) == Some(newest)) {
+        for (summary, _) in sessions.iter().filter(|(_, imports)| imports.contains(&newest)) {
             let id = summary.id();
-            match self.remove_imported(caller, id).await {
-                Ok(None) => undone.removed += 1,
+            let made = summary.meta.import() == Some(newest);
+            let done = if made {
+                self.remove_imported(caller, id).await
+            } else {
+                self.take_back(caller, id, newest).await
+            };
+            match done {
+                Ok(None) if made => undone.removed += 1,
+                Ok(None) => undone.taken_back += 1,
                 Ok(Some(why)) => undone.kept.push((id, why.to_owned())),
                 Err(refusal) => undone.kept.push((id, refusal.to_string())),
             }
@@ -164,14 +193,33 @@ impl Engine {
         Ok(undone)
     }
 
-    /// Removes an imported session; or says why it stays.
-    async fn remove_imported(&self, caller: Caller, id: SessionId) -> Result<Option<&'static str>, Refusal> {
+    /// Takes back what an import added to a session; or says why it stays.
+    async fn take_back(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        import: Ulid,
+    ) -> Result<Option<&'static str>, Refusal> {
+        if self.went_on(caller, id).await? {
+            return Ok(Some(CONTINUED));
+        }
+        let by = caller.uid;
+        self.inner.ask(id, |reply| Ask::UndoImport { import, by, reply }).await.map(|()| None)
+    }
+
+    /// Whether a message was sent to an imported session here.
+    async fn went_on(&self, caller: Caller, id: SessionId) -> Result<bool, Refusal> {
         let session = self.look(caller, id).await?;
         // Only a run of this daemon has a context.
-        if session.control.context.is_some() || session.current_run().is_some() {
-            return Ok(Some("it was continued here"));
+        Ok(session.control.context.is_some() || session.current_run().is_some())
+    }
+
+    /// Removes an imported session; or says why it stays.
+    async fn remove_imported(&self, caller: Caller, id: SessionId) -> Result<Option<&'static str>, Refusal> {
+        if self.went_on(caller, id).await? {
+            return Ok(Some(CONTINUED));
         }
-        if !session.state.name().is_over() {
+        if !self.look(caller, id).await?.state.name().is_over() {
             self.end(caller, id).await?;
         }
         self.purge(caller, id).await.map(|()| None)

@@ -43,7 +43,7 @@ pub use details::Details;
 pub use engine::Engine;
 pub use follow::Follow;
 pub use fork::NewFork;
-pub use import::{ImportDone, ImportUndone, NewImport, import_of};
+pub use import::{ImportDone, ImportUndone, NewImport};
 pub use issues::{IssueView, IssueWish, NewIssue};
 pub use lists::{ListWish, Listed};
 pub use live::{Event, EventId};

@@ -8,7 +8,9 @@ use ctx_views::audit::{AuditQuery, AuditReader, EventName};
 use ctx_views::db::{DbError, Queries, SearchQuery, StatsQuery, Viewer};
 
 pub use ctx_views::audit::{AuditLine, RecordOf};
-pub use ctx_views::db::{Hit, Page, Piece as SnippetPiece, SearchSort, Standing, Stats, ToolStats};
+pub use ctx_views::db::{
+    Hit, Page, Piece as SnippetPiece, SearchSort, SessionHits, Standing, Stats, ToolStats,
+};
 
 use crate::engine::Engine;
 use crate::followers::AUDIT;
@@ -22,6 +24,12 @@ pub struct Search {
     pub agent: Option<Name>,
     pub project: Option<Name>,
     pub role: Option<Role>,
+    /// In sessions that began in this directory or below it, or work there.
+    pub dir: Option<String>,
+    /// In sessions whose source says that they were on this branch.
+    pub branch: Option<String>,
+    /// What this tool gave.
+    pub tool: Option<String>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     /// Also what was taken back.
@@ -29,6 +37,44 @@ pub struct Search {
     pub sort: SearchSort,
     pub limit: usize,
     pub cursor: Option<String>,
+}
+
+impl Search {
+    fn seen_by(self, viewer: Viewer) -> SearchQuery {
+        let Search {
+            text,
+            session,
+            agent,
+            project,
+            role,
+            dir,
+            branch,
+            tool,
+            since,
+            until,
+            superseded,
+            sort,
+            limit,
+            cursor,
+        } = self;
+        SearchQuery {
+            viewer,
+            text,
+            agent,
+            project,
+            role,
+            session,
+            dir,
+            branch,
+            tool,
+            since,
+            until,
+            superseded,
+            sort,
+            limit,
+            after: cursor,
+        }
+    }
 }
 
 /// Over which sessions to count.
@@ -64,36 +110,21 @@ impl Engine {
 
     /// A page of messages that match.
     pub async fn search(&self, caller: Caller, search: Search) -> Result<Page<Hit>, Refusal> {
-        let Search {
-            text,
-            session,
-            agent,
-            project,
-            role,
-            since,
-            until,
-            superseded,
-            sort,
-            limit,
-            cursor: after,
-        } = search;
-        let viewer = self.viewer(caller);
-        let query = SearchQuery {
-            viewer,
-            text,
-            agent,
-            project,
-            role,
-            session,
-            since,
-            until,
-            superseded,
-            sort,
-            limit,
-            after,
-        };
+        let query = search.seen_by(self.viewer(caller));
         let engine = self.clone();
         blocking(move || engine.ask_index(|queries| queries.search(&query))).await
+    }
+
+    /// The sessions with the best matches, each with at most so many of them; and whether there are more.
+    pub async fn search_sessions(
+        &self,
+        caller: Caller,
+        search: Search,
+        per_session: usize,
+    ) -> Result<(Vec<SessionHits>, bool), Refusal> {
+        let query = search.seen_by(self.viewer(caller));
+        let engine = self.clone();
+        blocking(move || engine.ask_index(|queries| queries.search_sessions(&query, per_session))).await
     }
 
     /// What the caller's sessions come to, and how many of them the index has not read to their end yet.

@@ -99,6 +99,7 @@ fn change_of(body: &Body) -> Option<Change> {
             | SessionBody::CwdChanged(_)
             | SessionBody::Archived(_)
             | SessionBody::Imported(_)
+            | SessionBody::ImportUndone(_)
             | SessionBody::Forked(_)
             | SessionBody::Bound(_)
             | SessionBody::Unbound(_),

@@ -47,8 +47,9 @@ struct Item<'a> {
     role: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     name: Option<Cow<'a, str>>,
+    /// A string of JSON, or JSON itself.
     #[serde(borrow, default)]
-    arguments: Option<Cow<'a, str>>,
+    arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -260,8 +261,10 @@ impl Reader<'_> {
             }
             "function_call" | "custom_tool_call" | "local_shell_call" | "web_search_call"
             | "tool_search_call" => {
-                let arguments = item.arguments.as_deref().map(|text| {
-                    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+                let arguments = item.arguments.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+                let arguments = arguments.map(|value| match value {
+                    Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+                    other => other,
                 });
                 let input = arguments.or(item.input.clone()).or(item.action.clone()).unwrap_or(Value::Null);
                 let name = item.name.as_deref().unwrap_or(item.kind.trim_end_matches("_call")).to_owned();
@@ -275,7 +278,7 @@ impl Reader<'_> {
             }
             "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
                 let call = call_id.map_or(format!("L{line}"), str::to_owned);
-                let (output, verdict) = said(item.output.as_ref());
+                let (output, verdict) = said(item.output.as_ref(), self.file, line);
                 self.result(at, &call, verdict, output);
             }
             "ghost_snapshot" | "compaction" | "compaction_summary" | "context_compaction" => {}
@@ -424,7 +427,17 @@ fn parts(content: Option<&RawValue>) -> Vec<Part<'_>> {
     if let Ok(text) = serde_json::from_str::<Cow<'_, str>>(content) {
         return vec![Part { text: Some(text), image_url: None }];
     }
-    serde_json::from_str(content).unwrap_or_default()
+    if let Ok(parts) = serde_json::from_str(content) {
+        return parts;
+    }
+    // A part of another shape: what has a text is read, and the rest is named.
+    let values: Vec<Value> = serde_json::from_str(content).unwrap_or_default();
+    let part = |value: Value| {
+        let url = text(&value, "/image_url/url").or(text(&value, "/image_url")).map(str::to_owned);
+        let text = owned(&value, "/text").or(owned(&value, "/text/value")).map(Cow::Owned);
+        Part { text, image_url: url.map(Cow::Owned) }
+    };
+    values.into_iter().map(part).collect()
 }
 
 fn is_injected(text: &str, metadata: Option<&RawValue>) -> bool {
@@ -438,14 +451,15 @@ fn is_injected(text: &str, metadata: Option<&RawValue>) -> bool {
 }
 
 /// The output, and what it says of how the call ended.
-fn said(output: Option<&Value>) -> (String, Option<Verdict>) {
+fn said(output: Option<&Value>, file: &str, line: u64) -> (String, Option<Verdict>) {
     let success = output.and_then(|output| output.get("success")).and_then(Value::as_bool);
     let mut verdict = success.map(|success| if success { Verdict::Success } else { Verdict::Failure });
     let mut text = match output {
         Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(items)) => {
-            join(items.iter().filter_map(|item| text(item, "/text")).map(Cow::Borrowed))
-        }
+        Some(Value::Array(items)) => join(items.iter().map(|item| match text(item, "/text") {
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(image(None, text(item, "/image_url").unwrap_or_default(), file, line)),
+        })),
         Some(other) => owned(other, "/content").unwrap_or_else(|| other.to_string()),
         None => String::new(),
     };

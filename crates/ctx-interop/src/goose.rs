@@ -61,16 +61,17 @@ pub fn read(session: &Session, rows: &[Row], file: &str) -> Transcript {
             Err(error) => found.note_damage(file, 0, format!("message {} cannot be read: {error}", row.id)),
         }
     }
-    // Tokens are counted for the session as a whole.
+    // Tokens are counted for the session as a whole. They stand with the first answer, which a session that grows keeps: with the
+    // last they would be counted again with every new one.
     let spent = Tokens {
         input: session.input_tokens.unwrap_or_default(),
         output: session.output_tokens.unwrap_or_default(),
     };
-    let last = found.events.iter_mut().rev().find_map(|event| match &mut event.what {
+    let first = found.events.iter_mut().find_map(|event| match &mut event.what {
         What::Assistant { tokens, .. } => Some(tokens),
         _ => None,
     });
-    if let Some(tokens) = last.filter(|_| spent != Tokens::default()) {
+    if let Some(tokens) = first.filter(|_| spent != Tokens::default()) {
         *tokens = Some(spent);
     }
     found

@@ -73,7 +73,8 @@ pub(crate) fn image(media: Option<&str>, place: &str, file: &str, line: u64) -> 
     match place.strip_prefix("data:") {
         Some(data) => {
             let media = media.or_else(|| data.split([';', ',']).next()).unwrap_or("image");
-            format!("[image: {media}, {} bytes as base64 in {file}:{line}]", data.len())
+            let bytes = data.split_once(',').map_or(data, |(_, bytes)| bytes).len();
+            format!("[image: {media}, {bytes} bytes as base64 in {file}:{line}]")
         }
         None if place.is_empty() => format!("[image: {}, in {file}:{line}]", media.unwrap_or("image")),
         None => format!("[image: {place}]"),

@@ -49,8 +49,12 @@ impl Session {
 /// Parts that say nothing of the conversation.
 const IGNORED: [&str; 6] = ["step-start", "step-finish", "patch", "snapshot", "retry", "agent"];
 
-/// Reads a session from its rows.
-pub fn read(session: Session, messages: &[Row], parts: &[Row]) -> Transcript {
+/// How long an answer that is not complete may still be written to.
+const OPEN_MILLIS: u64 = 10 * 60 * 1000;
+
+/// Reads a session from its rows. What is being written at this moment is left for the next time: a text is taken over once, when it
+/// is whole or will never be.
+pub fn read(session: Session, messages: &[Row], parts: &[Row], now: Timestamp) -> Transcript {
     let mut found = Transcript::new(session.id);
     found.cwd = session.directory;
     found.title = session.title;
@@ -72,7 +76,8 @@ pub fn read(session: Session, messages: &[Row], parts: &[Row]) -> Transcript {
     for (at, row, data) in &messages {
         let mut parts = by_message.remove(row.id.as_str()).unwrap_or_default();
         parts.sort_by(|part, other| part.id.cmp(&other.id));
-        message(&mut found, row, *at, data, &parts);
+        let is_recent = at.is_some_and(|at| now.millis_since(at) < OPEN_MILLIS);
+        message(&mut found, row, *at, data, &parts, is_recent);
     }
     found
 }
@@ -94,7 +99,14 @@ fn parse(found: &mut Transcript, row: &Row) -> Option<Value> {
     }
 }
 
-fn message(found: &mut Transcript, row: &Row, at: Option<Timestamp>, data: &Value, parts: &[&Row]) {
+fn message(
+    found: &mut Transcript,
+    row: &Row,
+    at: Option<Timestamp>,
+    data: &Value,
+    parts: &[&Row],
+    is_recent: bool,
+) {
     let is_assistant = text(data, "/role") == Some("assistant");
     if is_assistant {
         found.model = owned(data, "/modelID").or(found.model.take());
@@ -112,6 +124,10 @@ fn message(found: &mut Transcript, row: &Row, at: Option<Timestamp>, data: &Valu
     for part in parts {
         let Some(data) = parse(found, part) else { continue };
         let is_cut = data.pointer("/time/end").is_none() && (!is_complete || error.is_some());
+        let is_text = matches!(text(&data, "/type"), Some("text" | "reasoning"));
+        if is_assistant && is_text && is_cut && error.is_none() && is_recent {
+            continue;
+        }
         match text(&data, "/type").unwrap_or_default() {
             "text" => {
                 let said = owned(&data, "/text").unwrap_or_default();

@@ -16,6 +16,10 @@ use sha2::{Digest, Sha256};
 
 use crate::event::{Agent, Event, Finish, Tokens, Transcript, Verdict, What};
 
+/// Longest text of a message, and longest output or input of a tool: what is longer is cut, and says so.
+const TEXT_BYTES_MAX: usize = 4 << 20;
+const OUTPUT_BYTES_MAX: usize = 8 << 20;
+
 /// A record with the time at which it happened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dated {
@@ -136,7 +140,7 @@ impl<'t> Maker<'t> {
                 self.began = self.now;
                 let message_id = self.message(key);
                 let turn_id = self.run;
-                self.push(User { turn_id, message_id, client_id: None, text: text.clone() });
+                self.push(User { turn_id, message_id, client_id: None, text: cut(text, TEXT_BYTES_MAX) });
                 self.push(RunCreated {
                     turn_id,
                     kind: RunKind::Message,
@@ -147,11 +151,13 @@ impl<'t> Maker<'t> {
             }
             What::Injected { text } => {
                 let (message_id, turn_id) = (self.message(key), self.run);
-                self.push(SystemNote { turn_id, message_id, text: text.clone(), injected: true });
+                let text = cut(text, TEXT_BYTES_MAX);
+                self.push(SystemNote { turn_id, message_id, text, injected: true });
             }
             What::Reasoning { text } => {
                 let (message_id, turn_id) = (MessageId(self.id("reasoning", key)), self.run);
-                self.push(ReasoningFinished { turn_id, message_id, text: text.clone(), caller: None });
+                let text = cut(text, TEXT_BYTES_MAX);
+                self.push(ReasoningFinished { turn_id, message_id, text, caller: None });
             }
             What::Assistant { text, model, finish, tokens } => {
                 let finish = match finish {
@@ -161,7 +167,7 @@ impl<'t> Maker<'t> {
                     Finish::Interrupted => FinishReason::Cancelled,
                 };
                 let message_id = self.message(key);
-                self.step(message_id, text.clone(), model.as_deref(), finish, *tokens);
+                self.step(message_id, cut(text, TEXT_BYTES_MAX), model.as_deref(), finish, *tokens);
                 self.end = if finish == FinishReason::Cancelled { End::Interrupted } else { End::Done };
             }
             What::Step { model, tokens } => {
@@ -175,7 +181,7 @@ impl<'t> Maker<'t> {
                 );
             }
             What::ToolCall { id, name, input } => {
-                self.start_call(key, id, name, input.clone());
+                self.start_call(key, id, name, cut_input(input));
                 self.end = End::Done;
             }
             What::ToolResult { id, verdict, output, diff } => {
@@ -189,7 +195,13 @@ impl<'t> Maker<'t> {
                     Verdict::Interrupted => ToolStatus::Interrupted,
                 };
                 if let Some((call, started)) = self.calls.remove(id.as_str()) {
-                    self.finish_call(call, started, status, output.clone(), diff.clone());
+                    self.finish_call(
+                        call,
+                        started,
+                        status,
+                        cut(output, OUTPUT_BYTES_MAX),
+                        diff.as_deref().map(|diff| cut(diff, OUTPUT_BYTES_MAX)),
+                    );
                 }
             }
             What::Compaction { summary } => self.compact(key, summary),
@@ -325,5 +337,28 @@ impl<'t> Maker<'t> {
             }
         }
         self.steps = 0;
+    }
+}
+
+/// A text that a record can hold.
+fn cut(text: &str, bytes_max: usize) -> String {
+    match text.get(..text.floor_char_boundary(bytes_max)) {
+        Some(start) if start.len() < text.len() => {
+            format!("{start}\n[{} bytes; the rest was left out by the import]", text.len())
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// The input of a call, each text in it cut.
+fn cut_input(input: &serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match input {
+        Value::String(text) => Value::String(cut(text, TEXT_BYTES_MAX)),
+        Value::Array(items) => items.iter().map(cut_input).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), cut_input(value))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => input.clone(),
     }
 }

@@ -5,7 +5,9 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use ctx_session::Timestamp;
 use serde_json::Value;
 
 use crate::event::Transcript;
@@ -85,9 +87,14 @@ pub(crate) fn read_opencode(db: &rusqlite::Connection, id: &str, file: &str) -> 
     let (messages, mut damage) = rows("SELECT id, '', data FROM message WHERE session_id = ?1")?;
     let (parts, more) = rows("SELECT id, message_id, data FROM part WHERE session_id = ?1")?;
     damage.extend(more);
-    let mut found = opencode::read(session, &messages, &parts);
+    let mut found = opencode::read(session, &messages, &parts, now());
     damage.into_iter().for_each(|why| found.note_damage(file, 0, why));
     Ok(found)
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The rows that can be read, and why others cannot.
@@ -135,7 +142,7 @@ pub(crate) fn read_tree(root: &Path, path: &Path) -> io::Result<Transcript> {
         .flat_map(|message| of(root.join("part").join(&message.id), &message.id))
         .collect::<Vec<_>>();
     let is_whole = serde_json::from_slice::<Value>(&bytes);
-    let mut found = opencode::read(session, &messages, &parts);
+    let mut found = opencode::read(session, &messages, &parts, now());
     if let Err(error) = is_whole {
         found.note_damage(&file, error.line() as u64, format!("not a record: {error}"));
     }

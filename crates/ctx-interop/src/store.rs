@@ -2,12 +2,13 @@
 //!
 //! Only this module and `sqlite` touch files, and they only read. What a file says is decided by the agent's own module.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use ctx_session::Timestamp;
 use serde_json::Value;
 
 use crate::event::{Agent, Link, Transcript};
@@ -25,6 +26,10 @@ const AIDER_DIRECTORIES_MAX: usize = 20_000;
 const FORKS_MAX: usize = 32;
 /// How long a record that is cut off is given to become whole.
 const TAIL_WAIT: Duration = Duration::from_millis(100);
+/// A file that was not written to for so long is not being written to.
+const AT_REST: Duration = Duration::from_secs(2);
+/// The beginning of a file, in which its first records are.
+const HEAD_BYTES: u64 = 256 * 1024;
 
 /// A session in a store.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +50,8 @@ enum Place {
     Row(String),
     /// The root of a tree of JSON files, and the session's file in it.
     Tree(PathBuf),
+    /// A fork of Claude, and the session that it comes from.
+    Fork(String),
     /// A subagent of Claude: the session it belongs to, and its call.
     Subagent {
         session: String,
@@ -134,37 +141,56 @@ impl Store {
     fn list_claude(&mut self, dir: &Path) {
         let root = root_of(dir, &[".claude/projects", "projects"]);
         self.files(&root, 2, &|name| is_uuid(name.strip_suffix(".jsonl").unwrap_or_default()));
+        self.link_forks();
         let mut subagents = Vec::new();
+        let is_agent =
+            |path: &PathBuf| name_of(path).starts_with("agent-") && name_of(path).ends_with(".jsonl");
+        let mut folders = BTreeSet::new();
         for entry in &self.entries {
-            let session =
-                entry.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
-            let own = entry.path.with_extension("").join("subagents");
-            let beside = entry.path.parent().map(Path::to_owned).unwrap_or_default();
-            let is_agent =
-                |path: &Path| name_of(path).starts_with("agent-") && name_of(path).ends_with(".jsonl");
-            for path in directory(&own).into_iter().filter(|path| is_agent(path)) {
+            let session = entry.id();
+            folders.extend(entry.path.parent().map(Path::to_owned));
+            let own = directory(&entry.path.with_extension("").join("subagents"));
+            for path in own.into_iter().filter(is_agent) {
                 let meta = fs::read(path.with_extension("meta.json")).unwrap_or_default();
                 let meta: Value = serde_json::from_slice(&meta).unwrap_or(Value::Null);
                 let call = text(&meta, "/toolUseId").map(str::to_owned);
                 subagents.push((path, session.clone(), call));
             }
-            // Version 2.0 has them beside the sessions, also those that nobody asked for.
-            let mut loose = directory(&beside).into_iter().filter(|path| is_agent(path)).peekable();
-            if loose.peek().is_some()
-                && let Ok(bytes) = fs::read(&entry.path)
-            {
-                let (_, extra) = claude::read(&bytes, &session);
-                for path in loose {
-                    let id =
-                        name_of(&path).trim_start_matches("agent-").trim_end_matches(".jsonl").to_owned();
-                    if let Some(call) = extra.agents.get(&id) {
-                        subagents.push((path, session.clone(), Some(call.clone())));
-                    }
-                }
+        }
+        // Version 2.0 has them beside the sessions, also those that nobody asked for.
+        for path in folders.iter().flat_map(|folder| directory(folder)).filter(is_agent) {
+            let agent = agent_of(&path);
+            let head: Value = first_line(&path).unwrap_or(Value::Null);
+            let Some(session) = text(&head, "/sessionId").filter(|session| is_uuid(session)) else {
+                continue;
+            };
+            let bytes = fs::read(path.with_file_name(format!("{session}.jsonl"))).unwrap_or_default();
+            if let Some(call) = claude::call_of(&agent, &bytes) {
+                subagents.push((path, session.to_owned(), Some(call)));
             }
         }
         for (path, session, call) in subagents {
             self.add(path, Place::Subagent { session, call });
+        }
+    }
+
+    /// A fork begins with a copy of the session that it comes from, and its file begins later.
+    fn link_forks(&mut self) {
+        let mut first: HashMap<String, (Timestamp, String)> = HashMap::new();
+        let heads: Vec<_> = self.entries.iter().map(|entry| claude::beginning(&head(&entry.path))).collect();
+        for (entry, (begins, record)) in
+            self.entries.iter().zip(&heads).filter_map(|(e, h)| Some((e, h.as_ref()?)))
+        {
+            let known = first.entry(record.clone()).or_insert_with(|| (*begins, entry.id()));
+            if *begins < known.0 {
+                *known = (*begins, entry.id());
+            }
+        }
+        for (entry, head) in self.entries.iter_mut().zip(heads) {
+            let source = head.and_then(|(_, record)| first.get(&record)).map(|(_, source)| source.clone());
+            if let Some(source) = source.filter(|source| *source != entry.id()) {
+                entry.place = Place::Fork(source);
+            }
         }
     }
 
@@ -295,10 +321,8 @@ impl Store {
             }
             (Place::Tree(root), _) => read_tree(root, &entry.path),
             (Place::Subagent { session, call }, _) => {
-                let (mut found, _) = claude::read(&whole(&entry.path)?, &file);
-                let agent =
-                    name_of(&entry.path).trim_start_matches("agent-").trim_end_matches(".jsonl").to_owned();
-                found.native_id = format!("{session}/{agent}");
+                let mut found = claude::read(&whole(&entry.path)?, &file);
+                found.native_id = format!("{session}/{}", agent_of(&entry.path));
                 found.link = Some(Link::SubagentOf { native_id: session.clone(), call: call.clone() });
                 Ok(found)
             }
@@ -310,7 +334,12 @@ impl Store {
                 found.cwd = entry.path.parent().map(|dir| dir.display().to_string());
                 Ok(found)
             }
-            (Place::File, _) => Ok(claude::read(&whole(&entry.path)?, &file).0),
+            (Place::Fork(source), _) => {
+                let mut found = claude::read(&whole(&entry.path)?, &file);
+                found.link = found.link.or(Some(Link::ForkOf { native_id: source.clone() }));
+                Ok(found)
+            }
+            (Place::File, _) => Ok(claude::read(&whole(&entry.path)?, &file)),
         }
     }
 
@@ -362,11 +391,34 @@ fn whole(path: &Path) -> io::Result<Vec<u8>> {
     let is_cut = |bytes: &[u8]| {
         !bytes.is_empty() && !bytes.ends_with(b"\n") && path.extension().is_some_and(|e| e == "jsonl")
     };
-    if !is_cut(&bytes) {
+    let changed = fs::metadata(path).and_then(|metadata| metadata.modified())?;
+    let is_at_rest = changed.elapsed().is_ok_and(|age| age > AT_REST);
+    if !is_cut(&bytes) || is_at_rest {
         return Ok(bytes);
     }
     std::thread::sleep(TAIL_WAIT);
     fs::read(path)
+}
+
+fn head(path: &Path) -> Vec<u8> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut bytes));
+    if read.is_err() {
+        bytes.clear();
+    }
+    bytes
+}
+
+fn first_line(path: &Path) -> Option<Value> {
+    let bytes = head(path);
+    let (_, line) = crate::json::lines(&bytes).next()?;
+    serde_json::from_slice(line).ok()
+}
+
+/// The id of a subagent of Claude, by its file.
+fn agent_of(path: &Path) -> String {
+    name_of(path).trim_start_matches("agent-").trim_end_matches(".jsonl").to_owned()
 }
 
 fn read_gemini(path: &Path, bytes: &[u8]) -> Transcript {

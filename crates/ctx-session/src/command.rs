@@ -122,6 +122,7 @@ pub enum Command {
     Change(Change),
     /// Adds what another agent's session has and this one has not yet, each record with its time.
     Import(Import),
+    UndoImport(UndoImport),
     /// A command that carries a key of its client's: it is done once.
     Once {
         key: RequestKey,
@@ -170,6 +171,18 @@ pub struct Import {
     pub import_id: Ulid,
     pub records: Vec<(Timestamp, Body)>,
     pub by: u32,
+    /// What an undone import had brought and this one brings again; see [`crate::record::Imported`].
+    pub restored: Vec<Ulid>,
+    pub superseded: Vec<Ulid>,
+}
+
+/// Takes back what an import had added to a session of an earlier one; see [`crate::record::ImportUndone`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct UndoImport {
+    pub import_id: Ulid,
+    pub by: u32,
+    pub superseded: Vec<Ulid>,
+    pub restored: Vec<Ulid>,
 }
 
 /// Who pauses a session.

@@ -13,7 +13,7 @@ use crate::ids::{CallId, MessageId, RunId, SubagentId, Ulid};
 use crate::ledger::Ledger;
 use crate::record::{
     Body, Caller, CheckpointBody, CompactionBody, InConversation, MessageBody, MessagePinned, Record,
-    RolledBack, RunBody, ToolBody, ToolStatus,
+    RolledBack, RunBody, SessionBody, ToolBody, ToolStatus,
 };
 use crate::subagent::Invocation;
 use crate::time::Timestamp;
@@ -343,7 +343,7 @@ struct Marks<'a> {
     restored: &'a [Ulid],
     elided: &'a [CallId],
     restored_calls: &'a [CallId],
-    /// A run, a checkpoint or a compaction.
+    /// A run, a checkpoint, a compaction or an import.
     by: Ulid,
 }
 
@@ -364,6 +364,12 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
             let by = checkpoint_id.0;
             Some(Marks { superseded, restored, elided: &[], restored_calls: restored_call_ids, by })
         }
+        Body::Session(SessionBody::Imported(import)) => {
+            Some(marked(&import.superseded, &import.restored, import.import_id))
+        }
+        Body::Session(SessionBody::ImportUndone(undone)) => {
+            Some(marked(&undone.superseded, &undone.restored, undone.import_id))
+        }
         Body::Compaction(CompactionBody::Recorded(made)) if made.proposed => None,
         Body::Compaction(CompactionBody::Recorded(made)) => {
             gone(&made.superseded_message_ids, &made.elided_call_ids, made.compaction_id.0)
@@ -380,6 +386,10 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
         | Body::Checkpoint(_)
         | Body::Compaction(_) => None,
     }
+}
+
+fn marked<'a>(superseded: &'a [Ulid], restored: &'a [Ulid], by: Ulid) -> Marks<'a> {
+    Marks { superseded, restored, elided: &[], restored_calls: &[], by }
 }
 
 /// Everything that was said. What of it still counts, and where it stands, is for the [`Ledger`] to say.

@@ -4,7 +4,7 @@
 //! [`crate::Session`] contains it: the state of a session is decided here and nowhere else.
 
 use crate::conversation;
-use crate::ids::{CheckpointId, CompactionId, IssueId, RunId};
+use crate::ids::{CheckpointId, CompactionId, IssueId, RunId, Ulid};
 use crate::record::{
     Body, CheckpointBody, CompactionBody, Failure, MessageBody, PluginCost, Record, RunBody, RunKind,
     SessionBody, SessionMeta, StateName, Usage,
@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 
 /// Characters of the first message that stand for a title where there is none.
 const PREVIEW_CHARS: usize = 120;
+
+/// Imports that are remembered of a session.
+const IMPORTS_MAX: usize = 16;
 
 /// A session as lists and the start of a daemon need it, and the part of [`crate::Session`] that does not grow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +46,9 @@ pub struct Overview {
     /// The issue that the session works on.
     pub bound_issue: Option<IssueId>,
     pub pause: Pause,
+    /// The imports that brought it in or added to it and were not taken back, oldest first.
+    #[serde(default)]
+    pub imports: Vec<Ulid>,
 }
 
 /// What there is to pause at.
@@ -88,6 +94,7 @@ impl Overview {
             archived: false,
             bound_issue: None,
             pause: Pause::default(),
+            imports: meta.import().into_iter().collect(),
             meta,
         }
     }
@@ -154,6 +161,17 @@ impl Overview {
             Body::Compaction(CompactionBody::Rejected(rejected)) => self.decide(rejected.compaction_id),
             Body::Session(SessionBody::Bound(bound)) => self.bound_issue = Some(bound.issue_id),
             Body::Session(SessionBody::Unbound(_)) => self.bound_issue = None,
+            Body::Session(SessionBody::Imported(import)) => {
+                if self.imports.last() != Some(&import.import_id) {
+                    self.imports.push(import.import_id);
+                    // Who follows for years takes the newest back, if any.
+                    let old = self.imports.len().saturating_sub(IMPORTS_MAX);
+                    self.imports.drain(..old);
+                }
+            }
+            Body::Session(SessionBody::ImportUndone(undone)) => {
+                self.imports.retain(|import| *import != undone.import_id);
+            }
             Body::Tool(_)
             | Body::Subagent(_)
             | Body::Approval(_)
@@ -199,6 +217,7 @@ impl Overview {
         }
         self.pause = Pause::default();
         self.bound_issue = None;
+        self.imports.clear();
         self.archived = false;
         self.ended_at = None;
         self.state = StateName::Idle;

@@ -335,6 +335,7 @@ impl Session {
             | SessionBody::CwdChanged(_)
             | SessionBody::Archived(_)
             | SessionBody::Imported(_)
+            | SessionBody::ImportUndone(_)
             | SessionBody::Bound(_)
             | SessionBody::Unbound(_) => {}
         }

@@ -3,14 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use ctx_api::http::{self, List, SearchHit};
+use ctx_api::http::{self, List, SearchHit, SearchSessions};
 use ctx_api::model;
 use ctx_session::conversation::Role;
 use ctx_session::record::Usage;
 use ctx_session::{Code, Timestamp};
 use ctx_views::db::{
-    DbError, Hit, IndexReader, Page, Piece, SearchQuery, SearchSort, Standing, Stats, StatsQuery, ToolStats,
-    Viewer,
+    DbError, Hit, IndexReader, Page, Piece, SearchQuery, SearchSort, SessionHits, Standing, Stats,
+    StatsQuery, ToolStats, Viewer,
 };
 use ctx_views::read::{Place, Reader};
 
@@ -77,6 +77,26 @@ impl Index<'_> {
         }
     }
 
+    /// The sessions with the best matches, each with at most so many of them; and whether there are more.
+    pub fn search_sessions(
+        &self,
+        query: &SearchQuery,
+        per_session: usize,
+    ) -> Result<(Vec<SessionHits>, bool), Failure> {
+        match self {
+            Index::File(index) => Ok(index.queries().search_sessions(query, per_session)?),
+            Index::Daemon(api) => {
+                let asked = asked("/search/sessions", query, query.limit.min(PAGE)).with("hits", per_session);
+                let found: SearchSessions = api.get(asked.as_str())?;
+                let session = |found: http::SearchSession| SessionHits {
+                    hits: found.hits.into_iter().map(hit_of).collect(),
+                    matches: found.matches,
+                };
+                Ok((found.items.into_iter().map(session).collect(), found.more))
+            }
+        }
+    }
+
     /// Whether something matches that is not shown because it was taken back.
     pub fn finds_taken_back(&self, query: &SearchQuery) -> Result<bool, Failure> {
         match self {
@@ -120,22 +140,29 @@ impl Index<'_> {
     }
 }
 
+/// A search as the daemon is asked for it.
+fn asked(path: &str, query: &SearchQuery, limit: usize) -> Query {
+    Query::new(path)
+        .with("q", &query.text)
+        .with_some("session", query.session)
+        .with_some("agent", query.agent.as_ref())
+        .with_some("project", query.project.as_ref())
+        .with_some("dir", query.dir.as_ref())
+        .with_some("branch", query.branch.as_ref())
+        .with_some("tool", query.tool.as_ref())
+        .with_some("role", query.role.map(Role::as_str))
+        .with_some("since", query.since.map(Timestamp::as_millis))
+        .with_some("until", query.until.map(Timestamp::as_millis))
+        .with("superseded", query.superseded)
+        .with("sort", if query.sort == SearchSort::Newest { "newest" } else { "rank" })
+        .with("limit", limit)
+}
+
 fn search_by(api: &Api<'_>, query: &SearchQuery) -> Result<Page<Hit>, Failure> {
     let mut found = Page { items: Vec::new(), next: query.after.clone() };
     loop {
         let limit = query.limit.saturating_sub(found.items.len()).min(PAGE);
-        let asked = Query::new("/search")
-            .with("q", &query.text)
-            .with_some("session", query.session)
-            .with_some("agent", query.agent.as_ref())
-            .with_some("project", query.project.as_ref())
-            .with_some("role", query.role.map(Role::as_str))
-            .with_some("since", query.since.map(Timestamp::as_millis))
-            .with_some("until", query.until.map(Timestamp::as_millis))
-            .with("superseded", query.superseded)
-            .with("sort", if query.sort == SearchSort::Newest { "newest" } else { "rank" })
-            .with("limit", limit)
-            .with_some("cursor", found.next.as_ref());
+        let asked = asked("/search", query, limit).with_some("cursor", found.next.as_ref());
         let page: List<SearchHit> = api.get(asked.as_str())?;
         found.items.extend(page.items.into_iter().map(hit_of));
         found.next = page.next;
@@ -152,10 +179,12 @@ fn hit_of(hit: SearchHit) -> Hit {
         session_title: hit.session_title,
         agent: hit.agent,
         project: hit.project,
+        cwd: hit.cwd,
         seq: hit.seq,
         message: hit.message_id,
         run: hit.run_id,
         role: hit.role,
+        tool: hit.tool,
         time: Timestamp::from_millis(hit.created_at),
         standing: match hit.standing {
             http::Standing::Counts => Standing::Counts,

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 /// Records of a session, and what the session is where it is new.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportBatch {
     /// One id for everything that one import brings in.
@@ -26,7 +27,7 @@ pub struct ImportBatch {
     pub origin: Value,
     /// Records as `docs/records.md` has them, each with its `time`.
     #[schema(value_type = Vec<Object>)]
-    pub records: Vec<Value>,
+    pub records: Vec<Box<RawValue>>,
 }
 
 /// What came of a batch.
@@ -44,7 +45,7 @@ pub struct ImportedSession {
     pub session: String,
     pub agent: String,
     pub native_id: String,
-    /// The import that made it.
+    /// The import that made it, or the newest that added to it and was not taken back.
     pub import_id: String,
 }
 
@@ -54,6 +55,9 @@ pub struct ImportUndone {
     /// None: there was none.
     pub import_id: Option<String>,
     pub removed: u64,
+    /// Sessions of earlier imports from which what it had added was taken.
+    #[serde(default)]
+    pub taken_back: u64,
     pub kept: Vec<KeptSession>,
 }
 

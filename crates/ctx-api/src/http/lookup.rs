@@ -20,6 +20,8 @@ pub struct SearchHit {
     pub agent: Option<Name>,
     #[schema(value_type = String)]
     pub project: Name,
+    /// Where the session works.
+    pub cwd: String,
     /// The record that it is in.
     pub seq: u64,
     #[schema(value_type = String)]
@@ -28,11 +30,32 @@ pub struct SearchHit {
     pub run_id: RunId,
     #[schema(schema_with = super::words::role)]
     pub role: Role,
+    /// The tool, of what one gave.
+    pub tool: Option<String>,
     pub created_at: u64,
     pub standing: Standing,
     /// Higher is better.
     pub score: f64,
     pub snippet: Vec<SnippetPiece>,
+}
+
+/// Sessions that have what was looked for, best first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SearchSessions {
+    pub items: Vec<SearchSession>,
+    /// There are more than were asked for, or more matches than were ranked together.
+    pub more: bool,
+}
+
+/// A session that has what was looked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SearchSession {
+    #[schema(value_type = String)]
+    pub session_id: SessionId,
+    /// Matches in it, among those that were ranked.
+    pub matches: u64,
+    /// The best of them.
+    pub hits: Vec<SearchHit>,
 }
 
 /// How a message stands in its conversation.

@@ -1,5 +1,6 @@
 //! Sessions of other agents: batches of their records, which are there, and taking an import back.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -9,6 +10,7 @@ use ctx_host::shell::text::redact::{Redactor, Secrets};
 use ctx_session::record::{Decoded, ToolBody};
 use ctx_session::{Body, Code, Name, Refusal, Timestamp};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::Api;
 use super::error::Answer;
@@ -16,7 +18,7 @@ use super::extract::{Who, name};
 use super::json::Json;
 
 /// A batch may have records as large as a log takes.
-const BATCH_BYTES_MAX: usize = 24 << 20;
+const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// Add records of another agent's session
 ///
@@ -63,11 +65,20 @@ fn time_of(text: &str) -> Result<Timestamp, Refusal> {
     text.parse().map_err(|error: ctx_session::time::NotATime| Refusal::invalid("time", error.to_string()))
 }
 
-fn record_of(record: &Value, secrets: &Arc<Secrets>) -> Result<(Timestamp, Body), Refusal> {
-    let text = |field: &str| record.get(field).and_then(Value::as_str).unwrap_or_default();
-    let time = time_of(text("time"))?;
-    let kind = text("type");
-    match Body::decode(kind, &record.to_string()) {
+/// What every record has.
+#[derive(serde::Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, default)]
+    time: Cow<'a, str>,
+    #[serde(borrow, default, rename = "type")]
+    kind: Cow<'a, str>,
+}
+
+fn record_of(record: &RawValue, secrets: &Arc<Secrets>) -> Result<(Timestamp, Body), Refusal> {
+    let head = serde_json::from_str(record.get());
+    let Head { time, kind } = head.map_err(|error| Refusal::invalid("records", error.to_string()))?;
+    let time = time_of(&time)?;
+    match Body::decode(&kind, record.get()) {
         Decoded::Known(mut body) => {
             if let Body::Tool(ToolBody::Finished(tool)) = &mut body {
                 tool.output = redacted(&tool.output, secrets);
@@ -92,7 +103,7 @@ fn redacted(text: &str, secrets: &Arc<Secrets>) -> String {
 /// The caller's imported sessions
 #[utoipa::path(get, path = "/imports", tag = "imports", responses((status = 200, body = List<ImportedSession>)))]
 pub(super) async fn list(State(api): State<Api>, Who(caller): Who) -> Answer<Json<List<ImportedSession>>> {
-    let shown = |summary: &Arc<ctx_engine::Summary>| {
+    let shown = |(summary, imports): (Arc<ctx_engine::Summary>, Vec<ctx_session::Ulid>)| {
         let meta = &summary.meta;
         let origin = meta.origin.as_ref();
         let native_id = origin.and_then(|origin| origin.get("native_id")).and_then(Value::as_str);
@@ -100,16 +111,17 @@ pub(super) async fn list(State(api): State<Api>, Who(caller): Who) -> Answer<Jso
             session: summary.id().to_string(),
             agent: meta.agent.as_ref()?.to_string(),
             native_id: native_id.unwrap_or_default().to_owned(),
-            import_id: ctx_engine::import_of(meta)?.to_string(),
+            import_id: imports.last()?.to_string(),
         })
     };
-    let items = api.engine.imported(caller).iter().filter_map(shown).collect();
+    let items = api.engine.imported(caller).await?.into_iter().filter_map(shown).collect();
     Ok(Json(List { items, next: None }))
 }
 
 /// Take the newest import back
 ///
-/// The sessions that it made are purged, but for those that were continued here.
+/// The sessions that it made are purged, and what it added to sessions of earlier imports no longer counts. Sessions that were
+/// continued here stay as they are.
 #[utoipa::path(post, path = "/imports/undo", tag = "imports", responses((status = 200, body = ImportUndone)))]
 pub(super) async fn undo(State(api): State<Api>, Who(caller): Who) -> Answer<Json<ImportUndone>> {
     let undone = api.engine.undo_import(caller).await?;
@@ -118,6 +130,7 @@ pub(super) async fn undo(State(api): State<Api>, Who(caller): Who) -> Answer<Jso
     Ok(Json(ImportUndone {
         import_id: undone.import_id.map(|id| id.to_string()),
         removed: undone.removed,
+        taken_back: undone.taken_back,
         kept: kept.collect(),
     }))
 }

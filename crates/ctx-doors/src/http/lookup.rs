@@ -1,10 +1,14 @@
 //! Full text over the caller's messages, counts, and their audit events.
 
 use axum::extract::State;
-use ctx_api::http::{AuditEvent, List, SearchHit, SnippetPiece, Standing, Stats, TokenCount, ToolCount};
+use ctx_api::http::{
+    AuditEvent, List, SearchHit, SearchSession, SearchSessions, SnippetPiece, Standing, Stats, TokenCount,
+    ToolCount,
+};
 use ctx_api::model;
 use ctx_engine::lookup::{self, AuditLine, AuditWish, Hit, RecordOf, Search, SearchSort, StatsWish};
 use ctx_session::conversation::Role;
+use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::{Name, Refusal, SessionId, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -17,6 +21,9 @@ use super::json::Json;
 /// On one page unless told otherwise, and at most.
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 1_000;
+/// Hits that stand for a session unless told otherwise, and at most.
+const HITS: usize = 3;
+const HITS_MAX: usize = 20;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -28,8 +35,16 @@ pub(super) struct SearchAsked {
     session: Option<String>,
     /// In sessions with this agent alone.
     agent: Option<String>,
+    /// In sessions that were imported from this agent alone: `codex`, `claude`, `opencode`, `goose`, `gemini` or `aider`.
+    from: Option<String>,
     /// In sessions of this project alone.
     project: Option<String>,
+    /// In sessions that began in this directory or below it, or work there.
+    dir: Option<String>,
+    /// In imported sessions that were on this branch.
+    branch: Option<String>,
+    /// In what this tool gave alone.
+    tool: Option<String>,
     /// `user`, `assistant`, `subagent`, `system` or `tool`.
     #[param(value_type = Option<String>)]
     role: Option<Role>,
@@ -43,10 +58,12 @@ pub(super) struct SearchAsked {
     /// `rank` or `newest`.
     #[serde(default)]
     sort: SortWord,
-    /// Hits on a page: 50, at most 1000.
+    /// Hits on a page, or sessions: 50, at most 1000.
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// The `next` of the page before; of `/search` alone.
     cursor: Option<String>,
+    /// Hits of a session: 3, at most 20; of `/search/sessions` alone.
+    hits: Option<usize>,
 }
 
 /// The order, to be asked for.
@@ -77,21 +94,30 @@ fn session(text: Option<&str>) -> Result<Option<SessionId>, Refusal> {
     text.map(|text| text.parse().map_err(bad)).transpose()
 }
 
-/// Messages that match, best first
-///
-/// Messages that a compaction left out were said all the same and are found; each hit says how it stands.
-#[utoipa::path(get, path = "/search", tag = "lookup", params(SearchAsked),
-    responses((status = 200, body = List<SearchHit>)))]
-pub(super) async fn search(
-    State(api): State<Api>,
-    Who(caller): Who,
-    Asked(asked): Asked<SearchAsked>,
-) -> Answer<Json<List<SearchHit>>> {
-    let search = Search {
+/// The agent whose sessions are looked through: one here, or one that they were imported from.
+fn agent(asked: &SearchAsked) -> Result<Option<Name>, Refusal> {
+    match (asked.agent.as_deref(), asked.from.as_deref()) {
+        (agent, None) => name("agent", agent),
+        (None, Some(from)) if IMPORT_AGENTS.contains(&from) => name("from", Some(from)),
+        (None, Some(_)) => {
+            Err(Refusal::invalid("from", format!("sessions are imported from {}", IMPORT_AGENTS.join(", "))))
+        }
+        (Some(_), Some(_)) => Err(Refusal::invalid("from", "`agent` and `from` cannot be combined")),
+    }
+}
+
+fn search_of(asked: SearchAsked) -> Result<Search, Refusal> {
+    if asked.dir.as_deref().is_some_and(|dir| !dir.starts_with('/')) {
+        return Err(Refusal::invalid("dir", "a directory is an absolute path"));
+    }
+    Ok(Search {
         session: session(asked.session.as_deref())?,
-        agent: name("agent", asked.agent.as_deref())?,
+        agent: agent(&asked)?,
         project: name("project", asked.project.as_deref())?,
         role: asked.role,
+        dir: asked.dir,
+        branch: asked.branch,
+        tool: asked.tool,
         since: asked.since.map(Timestamp::from_millis),
         until: asked.until.map(Timestamp::from_millis),
         superseded: asked.superseded,
@@ -99,9 +125,46 @@ pub(super) async fn search(
         text: asked.q,
         limit: asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
         cursor: asked.cursor,
-    };
-    let page = api.engine.search(caller, search).await?;
+    })
+}
+
+/// Messages that match, best first
+///
+/// Messages that a compaction left out were said all the same and are found; each hit says how it stands. Two thousand matches, those
+/// that came into the index last, are ranked together; the pages behind them rank those before.
+#[utoipa::path(get, path = "/search", tag = "lookup", params(SearchAsked),
+    responses((status = 200, body = List<SearchHit>)))]
+pub(super) async fn search(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Asked(asked): Asked<SearchAsked>,
+) -> Answer<Json<List<SearchHit>>> {
+    if asked.hits.is_some() {
+        return Err(Refusal::invalid("hits", "`hits` is for `/search/sessions`").into());
+    }
+    let page = api.engine.search(caller, search_of(asked)?).await?;
     Ok(Json(List { items: page.items.into_iter().map(hit).collect(), next: page.next }))
+}
+
+/// Sessions that match, best first, each with its best messages
+#[utoipa::path(get, path = "/search/sessions", tag = "lookup", params(SearchAsked),
+    responses((status = 200, body = SearchSessions)))]
+pub(super) async fn search_sessions(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Asked(asked): Asked<SearchAsked>,
+) -> Answer<Json<SearchSessions>> {
+    if asked.cursor.is_some() {
+        return Err(Refusal::invalid("cursor", "sessions come on one page; ask for more with `limit`").into());
+    }
+    let hits = asked.hits.unwrap_or(HITS).clamp(1, HITS_MAX);
+    let (found, more) = api.engine.search_sessions(caller, search_of(asked)?, hits).await?;
+    let session = |found: lookup::SessionHits| {
+        let session_id = found.hits.first()?.session;
+        let hits = found.hits.into_iter().map(hit).collect();
+        Some(SearchSession { session_id, matches: found.matches, hits })
+    };
+    Ok(Json(SearchSessions { items: found.into_iter().filter_map(session).collect(), more }))
 }
 
 fn hit(hit: Hit) -> SearchHit {
@@ -113,10 +176,12 @@ fn hit(hit: Hit) -> SearchHit {
         session_title: hit.session_title,
         agent: hit.agent,
         project: hit.project,
+        cwd: hit.cwd,
         seq: hit.seq,
         message_id: hit.message,
         run_id: hit.run,
         role: hit.role,
+        tool: hit.tool,
         created_at: hit.time.as_millis(),
         standing: match hit.standing {
             lookup::Standing::Counts => Standing::Counts,

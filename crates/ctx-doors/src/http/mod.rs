@@ -190,6 +190,7 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(imports::list, imports::add))
         .routes(routes!(imports::undo))
         .routes(routes!(lookup::search))
+        .routes(routes!(lookup::search_sessions))
         .routes(routes!(lookup::stats))
         .routes(routes!(lookup::audit))
         .routes(routes!(spaces::list, spaces::add))

@@ -143,7 +143,10 @@ fn of_session(body: &SessionBody) -> Option<Value> {
             json!({ "archived": archived.archived, "user_id": archived.by })
         }
         SessionBody::Forked(forked) => json!({ "user_id": forked.by }),
-        SessionBody::Bound(_) | SessionBody::Unbound(_) | SessionBody::Imported(_) => own_fields(body),
+        SessionBody::Bound(_)
+        | SessionBody::Unbound(_)
+        | SessionBody::Imported(_)
+        | SessionBody::ImportUndone(_) => own_fields(body),
         // A change of state has frames of its own; a request's key is the client's bookkeeping.
         SessionBody::StateChanged(_) | SessionBody::Requested(_) => return None,
     })

@@ -72,7 +72,7 @@ impl Driver {
         };
         let (records, effects) = (decision.records, decision.effects);
         let free_name = effects.contains(&Effect::FreeName);
-        let times = times_of(&command, &records, now);
+        let times = times_of(&command, &records, self.core()?.session.updated_at, now);
         // What was said elsewhere was not posted here.
         let is_import = matches!(command, Command::Import(_));
         let posted =
@@ -192,13 +192,15 @@ impl Driver {
     }
 }
 
-/// The times of a command's records: now, unless they happened elsewhere. The last then has that of the one before.
-fn times_of(command: &Command, records: &[Body], now: Timestamp) -> Vec<Timestamp> {
+/// The times of a command's records: now, unless they happened elsewhere. What is said of an import has that of the last thing
+/// that happened there.
+fn times_of(command: &Command, records: &[Body], last: Timestamp, now: Timestamp) -> Vec<Timestamp> {
     match command {
         Command::Import(import) => {
             let times = import.records.iter().map(|(time, _)| *time);
-            times.chain(import.records.last().map(|(time, _)| *time)).collect()
+            times.chain([import.records.last().map_or(last, |(time, _)| *time)]).collect()
         }
+        Command::UndoImport(_) => vec![last; records.len()],
         _ => vec![now; records.len()],
     }
 }

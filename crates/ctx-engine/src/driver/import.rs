@@ -1,9 +1,9 @@
 //! Bringing records of another agent's session in: what the log has is left out, and what is too large goes beside it.
 
-use ctx_session::command::Import;
+use ctx_session::command::{Import, UndoImport};
 use ctx_session::record::{MessageBody, ToolBody};
 use ctx_session::rules::Known;
-use ctx_session::{Body, Command, Refusal};
+use ctx_session::{Body, Command, Refusal, Ulid};
 
 use super::Driver;
 use crate::core::Core;
@@ -20,12 +20,23 @@ impl Driver {
         let sorted =
             self.blocking(move |core| sort_out(core, import, known.map(|(_, known)| known), bytes_max));
         let (import, known) = sorted.await??;
-        let added = u64::try_from(import.records.len()).unwrap_or(u64::MAX);
+        let added = import.records.len().saturating_add(import.restored.len());
+        let added = u64::try_from(added).unwrap_or(u64::MAX);
         if added > 0 {
             self.perform(Command::Import(import), None).await?;
         }
         self.imported = self.core().ok().map(|core| (core.session.next_seq, known));
         Ok(added)
+    }
+
+    /// Takes back what an import added.
+    pub(super) async fn undo_import(&mut self, import_id: Ulid, by: u32) -> Result<(), Refusal> {
+        self.imported = None;
+        let marked = self.blocking(move |core| core.added_by(import_id)).await??;
+        let superseded = marked.superseded.into_iter().collect();
+        let restored = marked.restored.into_iter().collect();
+        let undo = UndoImport { import_id, by, superseded, restored };
+        self.perform(Command::UndoImport(undo), None).await.map(drop)
     }
 }
 
@@ -40,6 +51,9 @@ fn sort_out(
         Some(known) => known,
         None => core.known()?,
     };
+    let again = known.take_undone(&import.records);
+    import.restored = again.restored.into_iter().collect();
+    import.superseded = again.superseded.into_iter().collect();
     import.records.retain(|(_, body)| known.add(body));
     for (_, body) in &mut import.records {
         fit(core, body, bytes_max)?;

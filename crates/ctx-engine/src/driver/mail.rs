@@ -55,6 +55,12 @@ pub(crate) enum Ask {
         import: Import,
         reply: ReplyTo<u64>,
     },
+    /// Takes back what an import added.
+    UndoImport {
+        import: Ulid,
+        by: u32,
+        reply: ReplyTo<()>,
+    },
     /// Its name is used again: gives the directory of a session that is over another name.
     Rename {
         reply: ReplyTo<()>,
@@ -152,6 +158,7 @@ impl Ask {
             Ask::Live { reply } => drop(reply.send(Err(refusal))),
             Ask::Rename { reply } => drop(reply.send(Err(refusal))),
             Ask::Import { reply, .. } => drop(reply.send(Err(refusal))),
+            Ask::UndoImport { reply, .. } => drop(reply.send(Err(refusal))),
         }
     }
 
@@ -165,6 +172,7 @@ impl Ask {
             | Ask::Look { .. }
             | Ask::Live { .. }
             | Ask::Import { .. }
+            | Ask::UndoImport { .. }
             | Ask::Rename { .. } => true,
         }
     }
@@ -195,6 +203,7 @@ fn may_repeat(command: &Command) -> bool {
         | Command::Unbind { .. }
         | Command::Pin { .. }
         | Command::Import(_)
+        | Command::UndoImport(_)
         | Command::Change(_)
         | Command::Attach { .. }
         | Command::Detach { .. }

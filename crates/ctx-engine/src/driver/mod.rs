@@ -212,6 +212,9 @@ impl Driver {
             Ask::Live { reply } => drop(reply.send(Ok(self.live.clone()))),
             Ask::Rename { reply } => drop(reply.send(self.rename().await)),
             Ask::Import { import, reply } => drop(reply.send(self.import(import).await)),
+            Ask::UndoImport { import, by, reply } => {
+                drop(reply.send(self.undo_import(import, by).await));
+            }
         }
     }
 

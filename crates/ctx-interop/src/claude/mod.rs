@@ -45,24 +45,20 @@ const INJECTED: [&str; 9] = [
 
 const INTERRUPTED: &str = "[Request interrupted by user";
 
-/// What a file has besides the conversation.
-#[derive(Debug, Default, PartialEq)]
-pub struct Extra {
-    /// The ids of the subagents whose results are in the file.
-    pub agents: HashMap<String, String>,
-}
-
 /// Reads a session's file, or a subagent's. `file` is its name in reports.
-pub fn read(bytes: &[u8], file: &str) -> (Transcript, Extra) {
+pub fn read(bytes: &[u8], file: &str) -> Transcript {
     let stem = file.rsplit('/').next().and_then(|name| name.strip_suffix(".jsonl")).unwrap_or_default();
-    let mut reader =
-        Reader { file, found: Transcript::new(stem), extra: Extra::default(), spent: HashMap::new() };
+    let mut reader = Reader { file, found: Transcript::new(stem), spent: HashMap::new() };
     let mut records = Vec::new();
     let mut seen = HashSet::new();
     for (number, bytes) in lines(bytes) {
         match serde_json::from_slice::<Line<'_>>(bytes) {
             Ok(line) => {
                 reader.found.intact += 1;
+                // The first line stays the first, also of a file that grows; the first of the conversation may not.
+                if reader.found.created.is_none() {
+                    reader.found.created = line.timestamp.as_deref().and_then(|time| time.parse().ok());
+                }
                 let is_new = line.uuid.as_ref().is_none_or(|uuid| seen.insert(uuid.clone()));
                 if is_new {
                     records.push((number, line));
@@ -77,7 +73,33 @@ pub fn read(bytes: &[u8], file: &str) -> (Transcript, Extra) {
             reader.line(*number, line);
         }
     }
-    (reader.found, reader.extra)
+    reader.found
+}
+
+/// The call of a session that a subagent worked for; none where nobody asked for it. Only the lines that name it are read.
+pub fn call_of(agent: &str, session: &[u8]) -> Option<String> {
+    let named = memchr::memmem::Finder::new(agent.as_bytes());
+    lines(session).filter(|(_, line)| named.find(line).is_some()).find_map(|(_, line)| {
+        let line: Line<'_> = serde_json::from_slice(line).ok()?;
+        let result: Value = serde_json::from_str(line.tool_use_result?.get()).ok()?;
+        let message: Message<'_> = serde_json::from_str(line.message?.get()).ok()?;
+        let blocks = blocks(message.content).ok()?;
+        let call = blocks.into_iter().find_map(|block| block.tool_use_id)?;
+        (text(&result, "/agentId") == Some(agent)).then(|| call.into_owned())
+    })
+}
+
+/// What tells a session and its copies apart from others: when its file begins, and its first record, which a fork keeps.
+pub fn beginning(head: &[u8]) -> Option<(Timestamp, String)> {
+    let mut begins = None;
+    for (_, line) in lines(head) {
+        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+        begins = begins.or_else(|| line.timestamp.as_deref().and_then(|time| time.parse().ok()));
+        if let (Some(begins), Some(uuid), "user" | "assistant") = (begins, &line.uuid, &*line.kind) {
+            return Some((begins, uuid.clone().into_owned()));
+        }
+    }
+    None
 }
 
 /// The places of the records, each after its parent where that is in the file; otherwise as they are.
@@ -117,7 +139,6 @@ fn order(records: &[(u64, Line<'_>)]) -> Vec<usize> {
 struct Reader<'f> {
     file: &'f str,
     found: Transcript,
-    extra: Extra,
     /// Where the tokens of a message of the model stand: its last line has the final count.
     spent: HashMap<String, usize>,
 }
@@ -212,7 +233,7 @@ impl Reader<'_> {
                     let place = text(&source, "/url").or(text(&source, "/path")).unwrap_or_default();
                     said.push(Cow::Owned(image(text(&source, "/media_type"), place, self.file, number)));
                 }
-                "tool_result" => self.result(format!("{key}/{nth}"), at, block, line),
+                "tool_result" => self.result(number, format!("{key}/{nth}"), at, block, line),
                 other => self.found.note_unknown(format!("user/{other}")),
             }
         }
@@ -232,7 +253,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn result(&mut self, key: String, at: Option<Timestamp>, block: Block<'_>, line: &Line<'_>) {
+    fn result(&mut self, number: u64, key: String, at: Option<Timestamp>, block: Block<'_>, line: &Line<'_>) {
         let Some(id) = block.tool_use_id.map(Cow::into_owned) else { return };
         let structured: Value =
             line.tool_use_result.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
@@ -240,7 +261,7 @@ impl Reader<'_> {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(parts)) => join(parts.iter().map(|part| match text(part, "/text") {
                 Some(text) => Cow::Borrowed(text),
-                None => Cow::Owned(image(text(part, "/source/media_type"), "", self.file, 0)),
+                None => Cow::Owned(image(text(part, "/source/media_type"), "", self.file, number)),
             })),
             Some(other) => other.to_string(),
             None => String::new(),
@@ -253,9 +274,6 @@ impl Reader<'_> {
             Some(true) => Verdict::Failure,
             Some(false) | None => Verdict::Success,
         };
-        if let Some(agent) = text(&structured, "/agentId") {
-            self.extra.agents.insert(agent.to_owned(), id.clone());
-        }
         let patch =
             structured.get("structuredPatch").filter(|patch| patch.as_array().is_some_and(|p| !p.is_empty()));
         let diff = patch.map(|patch| diff(text(&structured, "/filePath").unwrap_or_default(), patch));
@@ -316,7 +334,8 @@ impl Reader<'_> {
                 self.found.push(key, at, what);
             }
         }
-        if let (Some(id), Some(usage)) = (message.id, message.usage) {
+        let usage = message.usage.and_then(|usage| serde_json::from_str(usage.get()).ok());
+        if let (Some(id), Some(usage)) = (message.id, usage) {
             self.spend(&id, at, usage);
         }
         Ok(())

@@ -60,8 +60,8 @@ pub(super) struct Message<'a> {
     pub model: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub stop_reason: Option<Cow<'a, str>>,
-    #[serde(default)]
-    pub usage: Option<Usage>,
+    #[serde(borrow, default)]
+    pub usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub content: Option<&'a RawValue>,
 }

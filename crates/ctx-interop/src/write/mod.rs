@@ -13,7 +13,8 @@ use ctx_session::Timestamp;
 use ctx_session::conversation::{restored_ids, superseded_ids};
 use ctx_session::ids::Ulid;
 use ctx_session::record::{
-    Body, CheckpointBody, CompactionBody, FinishReason, MessageBody, Record, RunBody, ToolBody, ToolStatus,
+    Body, CheckpointBody, CompactionBody, FinishReason, MessageBody, Record, RunBody, SessionBody, ToolBody,
+    ToolStatus,
 };
 use serde_json::Value;
 
@@ -112,7 +113,9 @@ fn taken_back(records: &[Record]) -> HashSet<Ulid> {
     for record in records {
         if matches!(
             record.body,
-            Body::Checkpoint(CheckpointBody::RolledBack(_)) | Body::Run(RunBody::QueuedDiscarded(_))
+            Body::Checkpoint(CheckpointBody::RolledBack(_))
+                | Body::Run(RunBody::QueuedDiscarded(_))
+                | Body::Session(SessionBody::Imported(_) | SessionBody::ImportUndone(_))
         ) {
             gone.extend(superseded_ids(&record.body).iter().copied());
             for id in restored_ids(&record.body) {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{fixtures, read_all, sorted};
 use ctx_interop::{Agent, Transcript, aider, claude, codex, gemini, goose, opencode};
+use ctx_session::Timestamp;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -70,7 +71,7 @@ fn what_is_unknown_is_counted() {
     let (found, _) = codex::read(lines.as_bytes(), "f");
     assert_eq!(found.unknown.get("hologram"), Some(&2));
     assert_eq!(found.unknown.get("event_msg/applause"), Some(&1));
-    let (found, _) = claude::read(b"{\"type\":\"hologram\"}\n", "f");
+    let found = claude::read(b"{\"type\":\"hologram\"}\n", "f");
     assert_eq!(found.unknown.get("hologram"), Some(&1));
 }
 
@@ -79,7 +80,7 @@ fn read_with_every_reader(bytes: &[u8]) {
     let begin = Instant::now();
     let mut events = 0;
     events += codex::read(bytes, "rollout.jsonl").0.events.len();
-    events += claude::read(bytes, "a.jsonl").0.events.len();
+    events += claude::read(bytes, "a.jsonl").events.len();
     events += gemini::read_log(bytes, "a.jsonl").events.len();
     events += gemini::read_json(bytes, "a.json").events.len();
     events += aider::read(bytes, Some(bytes), "a.md").events.len();
@@ -90,7 +91,10 @@ fn read_with_every_reader(bytes: &[u8]) {
         data: data.clone(),
         file: "f".into(),
     };
-    events += opencode::read(opencode::Session::default(), &[row("m", "")], &[row("p", "m")]).events.len();
+    events +=
+        opencode::read(opencode::Session::default(), &[row("m", "")], &[row("p", "m")], Timestamp::default())
+            .events
+            .len();
     let goose_row = goose::Row {
         id: 1,
         role: "user".into(),
@@ -198,6 +202,28 @@ proptest! {
         read_with_every_reader(words.concat().as_bytes());
     }
 
+    /// A damaged database is read as far as it can be, or refused.
+    #[test]
+    fn random_damage_harms_no_reader_of_databases(is_goose in any::<bool>(), harms in prop::collection::vec(harm(), 1..6)) {
+        let (agent, case, file) = if is_goose {
+            (Agent::Goose, "goose/tools", ".local/share/goose/sessions/sessions.db")
+        } else {
+            (Agent::Opencode, "opencode/tools", ".local/share/opencode/opencode.db")
+        };
+        let mut bytes = std::fs::read(fixtures().join(case).join("files").join(file)).unwrap();
+        harms.iter().for_each(|harm| apply(&mut bytes, harm));
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        let begin = Instant::now();
+        let store = ctx_interop::store::list(agent, home.path());
+        let read = store.entries.iter().filter_map(|entry| store.read(entry).ok()).map(|found| found.events.len());
+        prop_assert!(read.sum::<usize>() <= bytes.len());
+        prop_assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+        prop_assert!(std::fs::read(&path).unwrap() == bytes, "and is not mended by us");
+    }
+
     /// Every line that stays whole stays told: harm to one line takes no other.
     #[test]
     fn harm_to_one_line_takes_no_other(which in any::<usize>(), at in any::<usize>(), byte in 0u8..32) {
@@ -228,7 +254,7 @@ fn deep_nesting_and_long_chains_take_neither_the_stack_nor_long() {
             n - 1
         ));
     }
-    let (found, _) = claude::read(chain.as_bytes(), "f");
+    let found = claude::read(chain.as_bytes(), "f");
     assert_eq!(found.events.len(), 20_000);
     assert_eq!(found.events[0].key, "0", "told after its parent, however far up that stands");
 }

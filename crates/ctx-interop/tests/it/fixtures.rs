@@ -210,3 +210,83 @@ fn tokens_titles_and_diffs_are_kept() {
     let (found, _) = case(Agent::Codex, "codex/interactive");
     assert!(found[0].title.is_some(), "from the index beside the sessions");
 }
+
+#[test]
+fn a_fork_of_claude_is_linked_to_the_session_that_it_copies() {
+    let (found, _) = case(Agent::Claude, "claude/forked");
+    assert_eq!(found.len(), 2);
+    let fork = found.iter().find(|found| found.link.is_some()).unwrap();
+    let source = found.iter().find(|found| found.link.is_none()).unwrap();
+    assert_eq!(fork.link, Some(Link::ForkOf { native_id: source.native_id.clone() }));
+    assert!(fork.created > source.created && fork.messages() > source.messages() / 2);
+}
+
+#[test]
+fn subagents_of_the_older_claude_are_those_that_were_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join(".claude/projects/-w");
+    std::fs::create_dir_all(&dir).unwrap();
+    let session = "11111111-2222-4333-8444-555555555555";
+    let line = |agent: &str, text: &str| {
+        format!(
+            r#"{{"type":"user","uuid":"{agent}","sessionId":"{session}","agentId":"{agent}","isSidechain":true,"timestamp":"2026-11-15T06:00:01.000Z","message":{{"role":"user","content":"{text}"}}}}"#
+        )
+    };
+    let asked = format!(
+        concat!(
+            r#"{{"type":"assistant","uuid":"a","sessionId":"{session}","timestamp":"2026-11-15T06:00:00.000Z","message":{{"id":"m","role":"assistant","content":[{{"type":"tool_use","id":"toolu_1","name":"Task","input":{{}}}}]}}}}"#,
+            "\n",
+            r#"{{"type":"user","uuid":"b","parentUuid":"a","sessionId":"{session}","timestamp":"2026-11-15T06:00:02.000Z","toolUseResult":{{"agentId":"one"}},"message":{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"toolu_1","content":"done"}}]}}}}"#,
+            "\n"
+        ),
+        session = session
+    );
+    std::fs::write(dir.join(format!("{session}.jsonl")), asked).unwrap();
+    std::fs::write(dir.join("agent-one.jsonl"), line("one", "count") + "\n").unwrap();
+    std::fs::write(dir.join("agent-two.jsonl"), line("two", "Warmup") + "\n").unwrap();
+    let found = read_all(Agent::Claude, home.path());
+    let ids: Vec<&str> = found.iter().map(|found| found.native_id.as_str()).collect();
+    assert_eq!(ids, [session, &format!("{session}/one")]);
+    let link = Link::SubagentOf { native_id: session.to_owned(), call: Some("toolu_1".to_owned()) };
+    assert_eq!(found[1].link, Some(link));
+}
+
+#[test]
+fn shapes_that_no_fixture_has_are_read_too() {
+    let line = |payload: &str| {
+        format!(r#"{{"timestamp":"2026-11-15T06:14:44.511Z","type":"response_item","payload":{payload}}}"#)
+            + "\n"
+    };
+    let text = [
+        line(r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"data:image/png;base64,AAAA"}]}"#),
+        line(r#"{"type":"message","role":"user","content":[{"type":"text","text":{"value":"nested"}},{"type":"image","image_url":{"url":"https://example.org/a.png"}}]}"#),
+        line(r#"{"type":"tool_search_call","call_id":"c1","arguments":{"query":"files"}}"#),
+        line(r#"{"type":"function_call","name":"view_image","call_id":"c2","arguments":"{\"path\":\"a.png\"}"}"#),
+        line(r#"{"type":"function_call_output","call_id":"c2","output":[{"type":"input_image","image_url":"data:image/png;base64,BBBB"}]}"#),
+    ]
+    .concat();
+    let (found, _) = ctx_interop::codex::read(text.as_bytes(), "r.jsonl");
+    assert_eq!(found.damage, []);
+    let events: Vec<_> = found.events.iter().collect();
+    assert_eq!(
+        users(&events),
+        [
+            "look\n[image: image/png, 4 bytes as base64 in r.jsonl:1]",
+            "nested\n[image: https://example.org/a.png]"
+        ]
+    );
+    let inputs = events.iter().filter_map(|event| match &event.what {
+        What::ToolCall { input, .. } => Some(input.to_string()),
+        _ => None,
+    });
+    assert_eq!(inputs.collect::<Vec<_>>(), [r#"{"query":"files"}"#, r#"{"path":"a.png"}"#]);
+    let output = events.iter().find_map(|event| match &event.what {
+        What::ToolResult { output, .. } => Some(output.as_str()),
+        _ => None,
+    });
+    assert_eq!(output, Some("[image: image/png, 4 bytes as base64 in r.jsonl:5]"));
+    // A count of tokens of another shape costs the tokens, not the answer.
+    let line = r#"{"type":"assistant","uuid":"a","message":{"id":"m","role":"assistant","model":"claude","usage":{"input_tokens":"many"},"content":[{"type":"text","text":"yes"}]}}"#;
+    let found = ctx_interop::claude::read(line.as_bytes(), "a.jsonl");
+    assert_eq!((found.damage.len(), found.messages()), (0, 1));
+}

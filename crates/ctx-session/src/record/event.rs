@@ -51,6 +51,7 @@ event_names! {
         SessionBound = "session.bound",
         SessionUnbound = "session.unbound",
         SessionImported = "session.imported",
+        SessionImportUndone = "session.import_undone",
         RunCreated = "run.created",
         RunCompleted = "run.completed",
         RunCancelled = "run.cancelled",

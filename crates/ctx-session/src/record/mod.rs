@@ -87,6 +87,13 @@ pub struct SessionMeta {
     pub app: String,
 }
 
+impl SessionMeta {
+    /// The import that made the session.
+    pub fn import(&self) -> Option<crate::ids::Ulid> {
+        self.origin.as_ref()?.get("import_id")?.as_str()?.parse().ok()
+    }
+}
+
 /// The host directory that an agent sees as its workspace. A session keeps the one that it began with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workspace {
@@ -273,6 +280,25 @@ pub struct Imported {
     pub by: u32,
     /// How many records were added, this one not among them.
     pub records: u64,
+    pub at: Timestamp,
+    /// Messages that an undone import had brought, and that count again: the source was imported once more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restored: Vec<crate::ids::Ulid>,
+    /// Messages that a compaction among them left out, as before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub superseded: Vec<crate::ids::Ulid>,
+}
+
+/// What an import had added to a session of an earlier import was taken back. Its records stay where they are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportUndone {
+    pub import_id: crate::ids::Ulid,
+    pub by: u32,
+    /// The messages that it had added.
+    pub superseded: Vec<crate::ids::Ulid>,
+    /// Messages that a compaction among what it had added left out: they count again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restored: Vec<crate::ids::Ulid>,
     pub at: Timestamp,
 }
 

@@ -146,7 +146,8 @@ record_table! {
         Failed(Failure) = "session_failed" 1 Nothing [SessionFailed];
         Archived(Archived) = "archived" 1 Nothing [SessionArchived];
         Forked(Forked) = "forked" 1 Nothing [SessionForked];
-        Imported(Imported) = "imported" 1 Nothing [SessionImported];
+        Imported(Imported) = "imported" 1 Marks [SessionImported];
+        ImportUndone(ImportUndone) = "import_undone" 1 Marks [SessionImportUndone];
         Bound(Bound) = "bound" 1 Nothing [SessionBound];
         Unbound(Unbound) = "unbound" 1 Nothing [SessionUnbound];
         Requested(Requested) = "requested" 1 Nothing [];

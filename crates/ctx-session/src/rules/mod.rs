@@ -43,7 +43,7 @@ mod subagent;
 pub use archive::may_purge;
 pub use create::{Create, Dsl, create};
 pub use fork::Fork;
-pub use import::{Known, may_import};
+pub use import::{Added, Known, Marked, may_import};
 pub use post::check_message;
 
 use crate::code::{Code, Refusal};
@@ -107,6 +107,7 @@ impl Session {
             Command::Once { key, command } => self.decide_once(key, command, given),
             Command::Change(change) => settings::change(self, change, given.limits),
             Command::Import(import) => import::import(self, import, given.now),
+            Command::UndoImport(undo) => import::undo(self, undo, given.now),
             Command::Pin { message, pinned, by } => pin::pin(self, *message, *pinned, *by),
             Command::Attach { connection, user, device_hint, takeover } => {
                 attach::attach(self, *connection, *user, device_hint.as_deref(), *takeover, given.now)

@@ -80,6 +80,8 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         archived: -
         forked: -
         imported: -
+        imported: superseded: 1, restored: 1
+        import_undone: superseded: 1, restored: 1
         run_created: -
         run_created: -
         run_created: -

@@ -34,6 +34,7 @@ variants!(
         Pin,
         Change,
         Import,
+        UndoImport,
         Once,
         Attach,
         Detach,
@@ -106,6 +107,7 @@ pub const ROWS: &[&str] = &[
     "unpin m1",
     "pin m99",
     "import",
+    "undo-import",
     "rename title",
     "set_model a:b",
     "set_all a:b",
@@ -266,6 +268,7 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
         unpin m1                -           -           -           -           -           -           -           ESHUTDOWN   ESHUTDOWN
         pin m99                 ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ESHUTDOWN   ESHUTDOWN
         import                  EINVAL      EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        undo-import             EINVAL      EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
         rename title            ok          ok          ok          ok          ok          ok          ok          ok          ok
         set_model a:b           ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
         set_all a:b             ok          EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN

@@ -5,10 +5,10 @@ use ctx_session::conversation::{self, Change};
 use ctx_session::record::{
     Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
     Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
-    Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished,
-    Redact, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody, SessionMeta, SessionRenamed,
-    Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary, Trigger, Usage, User,
-    Workspace,
+    ImportUndone, Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded,
+    ReasoningFinished, Redact, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody, SessionMeta,
+    SessionRenamed, Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary,
+    Trigger, Usage, User, Workspace,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use expect_test::expect;
@@ -249,6 +249,23 @@ fn session_samples() -> Vec<Body> {
             by: 1000,
             records: 3,
             at: Timestamp::from_millis(1_794_722_400_123),
+            restored: Vec::new(),
+            superseded: Vec::new(),
+        })),
+        Body::Session(SessionBody::Imported(Imported {
+            import_id: small_id("i3"),
+            by: 1000,
+            records: 0,
+            at: Timestamp::from_millis(1_794_722_400_123),
+            restored: vec![small_id("m1")],
+            superseded: vec![small_id("m2")],
+        })),
+        Body::Session(SessionBody::ImportUndone(ImportUndone {
+            import_id: small_id("i2"),
+            by: 1000,
+            superseded: vec![small_id("m1")],
+            restored: vec![small_id("m2")],
+            at: Timestamp::from_millis(1_794_722_400_123),
         })),
     ]
 }
@@ -291,6 +308,8 @@ fn golden_lines_of_every_body() {
         {"type":"archived","archived":false}
         {"type":"forked","by":1000}
         {"type":"imported","import_id":"000000000000000000D4000001","by":1000,"records":3,"at":"2026-11-15T06:00:00.123Z"}
+        {"type":"imported","import_id":"000000000000000000D4000003","by":1000,"records":0,"at":"2026-11-15T06:00:00.123Z","restored":["000000000000000000DM000001"],"superseded":["000000000000000000DM000002"]}
+        {"type":"import_undone","import_id":"000000000000000000D4000002","by":1000,"superseded":["000000000000000000DM000001"],"restored":["000000000000000000DM000002"],"at":"2026-11-15T06:00:00.123Z"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001","kind":"compaction","strategy":"drop"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001","kind":"continuation","continues":"0006D8C80K0000000000000001"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001","wishes":{"approvals":"allow","allow":["shell.exec cargo *"],"net":"host"}}

@@ -7,7 +7,7 @@
 
 use ctx_session::command::{
     Admission, ApprovalAnswer, Change, CompactionEdits, Exit, FinishedTool, Import, Interruption, Outcome,
-    Partial, Pauser, PostMessage, Progress, RunWishes, Spawn, StartedTool,
+    Partial, Pauser, PostMessage, Progress, RunWishes, Spawn, StartedTool, UndoImport,
 };
 use ctx_session::record::{
     ApprovalScope, Approvals, CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason,
@@ -63,7 +63,19 @@ pub fn command(world: &World, line: &str) -> Command {
             let message = world.id_called(words.all().next().expect("a message's name"));
             Command::Pin { message, pinned: verb == "pin", by: OWNER }
         }
-        "import" => Command::Import(Import { import_id: small_id("i1"), records: Vec::new(), by: OWNER }),
+        "import" => Command::Import(Import {
+            import_id: small_id("i1"),
+            records: Vec::new(),
+            by: OWNER,
+            restored: Vec::new(),
+            superseded: Vec::new(),
+        }),
+        "undo-import" => Command::UndoImport(UndoImport {
+            import_id: small_id("i1"),
+            by: OWNER,
+            superseded: Vec::new(),
+            restored: Vec::new(),
+        }),
         "end" => Command::End { by: OWNER, partial: partial(world, &words) },
         "fail" => Command::Fail { failure: failure(), partial: partial(world, &words) },
         "recover" if words.has("storage") => {

@@ -1,8 +1,8 @@
 //! Which audit events a commit of a session amounts to. Pure; the table is published in `docs/audit.md`.
 
 use ctx_session::record::{
-    Bound, EventName, Imported, LimitScope, MessageBody, QueuedDiscarded, RunBody, SessionBody, SessionMeta,
-    StateChanged, Unbound, Usage,
+    Bound, EventName, ImportUndone, Imported, LimitScope, MessageBody, QueuedDiscarded, RunBody, SessionBody,
+    SessionMeta, StateChanged, Unbound, Usage,
 };
 use ctx_session::{Body, Name, Record, RunId, Session, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -129,6 +129,13 @@ fn of_session(id: SessionId, body: &SessionBody) -> Option<(Option<u32>, Value)>
         SessionBody::Imported(Imported { import_id, by, records, .. }) => {
             let data = json!({ "session_id": id, "import_id": import_id, "records": records, "user_id": by });
             (Some(*by), data)
+        }
+        SessionBody::ImportUndone(ImportUndone { import_id, by, superseded, .. }) => {
+            let messages = superseded.len();
+            (
+                Some(*by),
+                json!({ "session_id": id, "import_id": import_id, "messages": messages, "user_id": by }),
+            )
         }
         SessionBody::Renamed(_)
         | SessionBody::ModelSet(_)

@@ -40,7 +40,7 @@ pub use desk::{Done, Progress};
 pub use issues::{PROJECT_LOGS, project_logs, project_of_log};
 pub use query::list::{ListQuery, SessionItem, Sort};
 pub use query::pages::{MessageItem, MessagesQuery, RunItem, ToolCallItem};
-pub use query::search::{Hit, Piece, SearchQuery, SearchSort};
+pub use query::search::{Hit, Piece, RANKED_TOGETHER, SearchQuery, SearchSort, SessionHits};
 pub use query::standing::{KnownLog, mark_unread};
 pub use query::stats::{Stats, StatsQuery, ToolStats};
 pub use query::{IndexReader, Page, Queries, Viewer};

@@ -8,7 +8,8 @@
 //! last record that was read, and keys that are never given twice. 7: `messages.pinned`. 8: `messages.superseded` tells
 //! compacted from taken back; full text of scripts without spaces. 9: `sessions.reading` and `listed`: a row is shown as
 //! it was until its log has been read to the end. 10: what is deleted is overwritten. 11: checkpoints, compactions and
-//! approvals as the session's rules have them, in JSON. 12: subagent_invocations, and who made a tool call. Every other table comes with its records and the next number.
+//! approvals as the session's rules have them, in JSON. 12: subagent_invocations, and who made a tool call. 13:
+//! `sessions.imports`, and which messages were taken back. Every other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 12;
+pub const SCHEMA_VERSION: i64 = 13;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -43,6 +44,8 @@ CREATE TABLE sessions (
   model_override TEXT,
   forked_from TEXT,
   bound_issue TEXT,
+  -- JSON: the imports that brought it in or added to it and were not taken back, oldest first
+  imports TEXT,
   archived INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
@@ -118,6 +121,7 @@ CREATE TABLE messages (
   pinned INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX messages_session ON messages(session, seq);
+CREATE INDEX messages_taken_back ON messages(key) WHERE superseded = 1;
 
 -- what goes in is spaced (`spaced.rs`): its tokens are not always where those of `messages.content` are
 CREATE VIRTUAL TABLE message_text USING fts5(

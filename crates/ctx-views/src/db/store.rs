@@ -32,9 +32,9 @@ pub(super) struct Stored {
 
 pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, model_override, created_at, \
      updated_at, ended_at, posted_at, last_run, last_run_over, runs, messages, tokens_in, tokens_out, preview, archived, \
-     bound_issue, pause";
+     bound_issue, pause, imports";
 /// How many they are: what else is asked for follows them.
-pub(super) const SESSION_COLUMNS_LEN: usize = 20;
+pub(super) const SESSION_COLUMNS_LEN: usize = 21;
 
 /// Reads [`SESSION_COLUMNS`] from a row.
 pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
@@ -66,7 +66,14 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
         pause: row
             .get::<_, Option<String>>(19)?
             .map_or_else(Default::default, |text| serde_json::from_str(&text).unwrap_or_default()),
+        imports: imports_of(row, 20)?,
     })
+}
+
+/// The imports of a session that were not taken back.
+pub(super) fn imports_of(row: &Row<'_>, at: usize) -> rusqlite::Result<Vec<Ulid>> {
+    let text: Option<String> = row.get(at)?;
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
 fn state_of(word: &str) -> StateName {
@@ -138,7 +145,7 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         "UPDATE sessions SET state = ?2, failure = ?3, title = ?4, cwd = ?5, model_override = ?6, updated_at = ?7,
            ended_at = ?8, posted_at = ?9, last_run = ?10, last_run_over = ?11, runs = ?12, messages = ?13,
            tokens_in = ?14, tokens_out = ?15, preview = ?16, next_seq = ?17, text_seq = ?18, archived = ?19,
-           bound_issue = ?20, pause = ?21, missing = 0, reading = NULL, listed = 1
+           bound_issue = ?20, pause = ?21, imports = ?22, missing = 0, reading = NULL, listed = 1
          WHERE key = ?1",
     )?
     .execute(params![
@@ -163,6 +170,7 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         row.archived,
         row.bound_issue.map(|issue| issue.to_string()),
         (row.pause != Pause::default()).then(|| to_json(&row.pause)),
+        (!row.imports.is_empty()).then(|| to_json(&row.imports)),
     ])?;
     Ok(())
 }
@@ -239,8 +247,12 @@ pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::
 
 /// What messages are that a record supersedes.
 fn standing_after(body: &Body) -> Standing {
-    let is_compaction =
-        matches!(body, Body::Compaction(CompactionBody::Recorded(_) | CompactionBody::Approved(_)));
+    let is_compaction = matches!(
+        body,
+        // An import that brings a compaction back.
+        Body::Compaction(CompactionBody::Recorded(_) | CompactionBody::Approved(_))
+            | Body::Session(SessionBody::Imported(_))
+    );
     if is_compaction { Standing::Compacted } else { Standing::TakenBack }
 }
 

@@ -8,8 +8,8 @@ use ctx_session::project::{
     Change, IssueCommand, ProjectAdded, ProjectBody, ProjectMoved, ProjectRecord, ProjectRemoved,
     ProjectTrusted, RegistryBody, Who,
 };
-use ctx_session::record::SessionBody;
-use ctx_session::{Name, Record, SessionId, Ulid};
+use ctx_session::record::{ImportUndone, Imported, SessionBody};
+use ctx_session::{Body, Name, Record, SessionId, Ulid};
 use ctx_views::audit::{
     Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, Deed, EventName, RecordOf, events,
     project_events,
@@ -235,14 +235,15 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
     ]);
     // What an import adds is no step of a session's own life.
     let last = life.commits.last().and_then(|commit| commit.last()).unwrap().clone();
-    let imported = ctx_session::record::Imported {
-        import_id: life.session.meta.session_id.0,
-        by: 7,
-        records: 3,
-        at: life.session.updated_at,
-    };
-    let body = ctx_session::record::Body::Session(ctx_session::record::SessionBody::Imported(imported));
-    life.commits.push(vec![ctx_session::record::Record { seq: last.seq + 1, body, ..last }]);
+    let (import_id, at) = (life.session.meta.session_id.0, life.session.updated_at);
+    let (restored, superseded) = (Vec::new(), Vec::new());
+    let imported = Imported { import_id, by: 7, records: 3, at, restored, superseded };
+    let undone = ImportUndone { import_id, by: 7, superseded: vec![import_id], restored: Vec::new(), at };
+    for (seq, body) in
+        (last.seq + 1..).zip([SessionBody::Imported(imported), SessionBody::ImportUndone(undone)])
+    {
+        life.commits.push(vec![Record { seq, body: Body::Session(body), ..last.clone() }]);
+    }
     let of_session = life.commits.iter().flat_map(|commit| events(&life.session, commit));
     let mut music = Grown::new("music", 1);
     let mut told: Vec<AuditEvent> = of_session.collect();

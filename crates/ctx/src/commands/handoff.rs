@@ -1,13 +1,13 @@
 //! `ctx handoff`: writes a session into another agent's store, where that agent resumes it.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ctx_interop::Agent;
 use ctx_interop::hand_over::hand_over;
 use ctx_interop::write::{Handoff, said};
 use ctx_session::record::{Body, ToolBody};
-use ctx_session::{Code, Record};
+use ctx_session::{Code, Record, Session};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -77,7 +77,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     let origin = |name: &str| session.meta.origin.as_ref()?.get(name)?.as_str().map(str::to_owned);
     let handoff = Handoff {
-        cwd: session.cwd.clone(),
+        cwd: directory(&session),
         title: session.title.clone().or_else(|| session.preview.clone()),
         branch: origin("branch"),
         model: origin("model"),
@@ -100,6 +100,20 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     writeln!(std::io::stdout(), "cd {} && {}", quoted(&handoff.cwd), handed.resume.join(" "))?;
     output::say(format_args!("{found} is a session of {agent} now: {}", handed.path.display()));
     Ok(())
+}
+
+/// The directory on this machine that a session works in: an agent of ours sees it as another.
+fn directory(session: &Session) -> String {
+    let meta = &session.meta;
+    let below = Path::new(&session.cwd).strip_prefix(ctx_agent::project::WORK).ok();
+    match (&meta.workspace, below) {
+        (Some(workspace), Some(below)) => {
+            let path: PathBuf = Path::new(&workspace.directory).join(below).components().collect();
+            path.display().to_string()
+        }
+        (None, Some(_)) if meta.origin.is_none() => meta.dir.clone().unwrap_or_else(|| session.cwd.clone()),
+        _ => session.cwd.clone(),
+    }
 }
 
 /// Where the agent keeps its sessions.

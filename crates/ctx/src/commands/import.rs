@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ctx_interop::Agent;
-use ctx_session::Timestamp;
+use ctx_session::{Code, Timestamp};
 
 use crate::client::Api;
 use crate::failure::Failure;
@@ -23,6 +23,7 @@ use crate::{output, words};
 
 use report::{Outcome, Totals};
 use send::Sender;
+pub use source::absolute;
 use source::{Source, Wish};
 
 /// How often stores are looked at with `--follow`.
@@ -83,7 +84,7 @@ enum What {
     Undo,
 }
 
-fn agent(text: &str) -> Result<Agent, String> {
+pub fn agent(text: &str) -> Result<Agent, String> {
     let known = || Agent::ALL.map(Agent::name).join(", ");
     Agent::of_name(text).ok_or_else(|| format!("one of {} is expected", known()))
 }
@@ -95,7 +96,7 @@ pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(
     let agents = if args.from.is_empty() { Agent::ALL.to_vec() } else { args.from.clone() };
     let wish = Wish {
         since: args.since.map(|moment| moment.seen_from(words::now())),
-        dir: args.dir.as_deref().map(source::absolute).transpose()?,
+        dir: args.dir.as_deref().map(absolute).transpose()?,
     };
     let places = source::places(&agents, args.path.as_deref())?;
     if args.dry_run {
@@ -166,13 +167,23 @@ fn import_all(
                     continue;
                 }
             };
-            seen.insert(key, entry.mark.clone());
+            seen.insert(key.clone(), entry.mark.clone());
             if !wish.wants(&found) {
                 continue;
             }
             let sent = match sender.as_deref_mut() {
-                Some(sender) => sender.send(entry, &found)?,
-                None => send::Sent::nothing(&found, entry),
+                Some(sender) => sender.send(entry, &found),
+                None => Ok(send::Sent::nothing(&found, entry)),
+            };
+            let sent = match sent {
+                Ok(sent) => sent,
+                // A session that has ended, is at work or holds too much keeps no other from coming in.
+                Err(Failure::Said { code, message, .. }) if is_of_session(code) => {
+                    seen.remove(&key);
+                    totals.fail(&entry.path, &message);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
             };
             let outcome = Outcome { entry, found: &found, sent };
             if !is_first && outcome.sent.added == 0 {
@@ -184,6 +195,11 @@ fn import_all(
     }
     progress.clear();
     Ok(totals)
+}
+
+/// Whether a refusal of the daemon is of one session alone.
+fn is_of_session(code: Code) -> bool {
+    matches!(code, Code::Ebusy | Code::Eshutdown | Code::Emsgsize | Code::Einval | Code::Eexist)
 }
 
 /// When the newest thing happened in a session.

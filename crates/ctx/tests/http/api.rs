@@ -187,6 +187,38 @@ fn what_was_said_and_done_is_found_by_its_owner_alone() {
 }
 
 #[test]
+fn a_search_has_every_filter_and_can_be_grouped_by_session() {
+    let http = Http::start();
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../ctx-interop/tests/fixtures");
+    for case in ["codex/tools", "claude/interactive"] {
+        http.daemon.ctx(&["import", "--path", &format!("{fixtures}/{case}/files")]).ok();
+    }
+    let items = |path: &str| http.get(path)["items"].as_array().unwrap().clone();
+    until("both to be searchable", || (items("/search/sessions?q=inventory").len() == 2).then_some(()));
+    let grouped = http.get("/search/sessions?q=inventory&from=codex&hits=2");
+    let session = &grouped["items"][0];
+    assert_eq!((session["hits"].as_array().unwrap().len(), &grouped["more"]), (2, &json!(false)));
+    assert!(
+        session["matches"].as_u64().unwrap() > 2 && session["hits"][0]["session_id"] == session["session_id"]
+    );
+    assert_eq!(items("/search/sessions?q=inventory&limit=1").len(), 1);
+    assert_eq!(http.get("/search/sessions?q=inventory&limit=1")["more"], true);
+    let flat = items("/search?q=inventory&dir=/home/dev/inventory&branch=main&tool=exec_command");
+    let is_codex = |hit: &Value| hit["agent"] == "codex" && hit["tool"] == "exec_command";
+    assert!(!flat.is_empty() && flat.iter().all(is_codex), "{flat:?}");
+    assert!(items("/search?q=inventory&branch=other").is_empty());
+    for bad in [
+        "?q=x&from=nobody",
+        "?q=x&dir=work",
+        "?q=x&from=codex&agent=codex",
+        "?q=x&hits=2",
+        "/sessions?q=x&cursor=1:0",
+    ] {
+        assert_eq!(http.call("GET", &format!("/search{bad}"), None).code(400), "EINVAL", "{bad}");
+    }
+}
+
+#[test]
 fn a_thousand_sessions_with_a_run_each_over_sixteen_clients() {
     let many = builder()
         .env("CTX_LIMITS_RUNNING_PER_PROJECT", "2000")

@@ -110,7 +110,7 @@ fn a_stranger_sees_nothing_at_any_route() {
     let before = mine.own();
     for (method, path, _) in mine.operations() {
         let query = match path.as_str() {
-            "/search" => "?q=heron",
+            "/search" | "/search/sessions" => "?q=heron",
             _ if method == "DELETE" => "?confirm=true",
             _ => "",
         };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use testkit::TestDaemon;
+use testkit::{TestDaemon, until};
 
 use crate::support::{daemon, json_lines};
 
@@ -206,4 +206,190 @@ fn what_tools_printed_is_redacted_and_what_nobody_typed_is_marked() {
     assert_eq!(records[0]["origin"]["agent"], "codex");
     assert_eq!(records[0]["origin"]["native_id"], lines[0]["native_id"]);
     assert_eq!(records[0]["project"], "default");
+}
+
+fn sessions_found(daemon: &TestDaemon, args: &[&str]) -> Vec<String> {
+    let outcome = daemon.ctx(&[&["search", "--json", "--by-session"], args].concat());
+    let mut agents: Vec<String> = json_lines(&outcome.stdout)
+        .iter()
+        .map(|session| session["agent"].as_str().unwrap().to_owned())
+        .collect();
+    agents.sort();
+    agents
+}
+
+#[test]
+fn every_filter_of_a_search_holds_before_anything_is_cut_off() {
+    let (daemon, home) =
+        with_home(&["codex/tools", "claude/interactive", "opencode/tools", "gemini/unicode"]);
+    import(&daemon, &home, &[]);
+    daemon.ctx(&["send", "--session", "own", "the inventory is here"]).ok();
+    until("all of it to be searchable", || {
+        (sessions_found(&daemon, &["inventory"]) == ["claude", "coder", "codex", "gemini", "opencode"])
+            .then_some(())
+    });
+    let found = |args: &[&str]| sessions_found(&daemon, &[&["inventory"], args].concat());
+    assert_eq!(found(&["--from", "codex"]), ["codex"]);
+    assert_eq!(found(&["--dir", "/home/dev/inventory"]), ["claude", "codex", "opencode"]);
+    assert_eq!(found(&["--dir", "/home/dev"]), ["claude", "codex", "gemini", "opencode"], "and below it");
+    assert_eq!(found(&["--dir", "/home/dev/inv"]), [""; 0], "a directory is no beginning of a name");
+    assert_eq!(found(&["--branch", "main"]), ["claude", "codex"]);
+    assert_eq!(found(&["--branch", "other"]), [""; 0]);
+    assert_eq!(found(&["--tool", "exec_command"]), ["codex"]);
+    assert_eq!(found(&["--tool", "bash", "--role", "tool"]), ["opencode"]);
+    assert_eq!(
+        found(&["--since", "2026-11-15", "--until", "2026-11-16"]),
+        ["claude", "codex", "gemini", "opencode"]
+    );
+    assert_eq!(found(&["--since", "2026-11-16"]), ["coder"]);
+    assert_eq!(found(&["--from", "codex", "-n", "1"]), ["codex"], "the filter comes before the limit");
+    assert_eq!(found(&["--newest", "-n", "1"]), ["coder"]);
+    daemon.ctx(&["search", "inventory", "--from", "nobody"]).fails(2);
+    daemon.ctx(&["search", "inventory", "--from", "codex", "--agent", "codex"]).fails(2);
+    daemon.ctx(&["search", "inventory", "--by-session"]).fails(2);
+
+    let codex =
+        &json_lines(&daemon.ctx(&["search", "--json", "--by-session", "inventory", "--from", "codex"]).ok())
+            [0];
+    let hits = codex["hits"].as_array().unwrap();
+    assert!(hits.len() == 3 && codex["matches"].as_u64().unwrap() > 3, "the three best of several: {codex}");
+    let scores: Vec<f64> = hits.iter().map(|hit| hit["score"].as_f64().unwrap()).collect();
+    assert!(scores.is_sorted_by(|one, other| one >= other), "{scores:?}");
+    assert_eq!((&codex["cwd"], hits[0].get("cwd")), (&Value::from("/home/dev/inventory"), None));
+    let text = daemon.ctx(&["search", "inventory", "--from", "codex"]).ok();
+    assert_eq!(text.matches("codex/").count(), 1, "a session is named once: {text}");
+    assert!(text.contains(" more\n") && text.contains("tool exec_command"), "{text}");
+}
+
+/// What is shown of a session's conversation.
+fn history(daemon: &TestDaemon, session: &str) -> String {
+    daemon.ctx(&["history", session]).ok()
+}
+
+#[test]
+fn what_an_import_added_to_an_older_session_is_taken_back_and_brought_again() {
+    let (daemon, home) = with_home(&["codex/compacted", "claude/chat-short"]);
+    let (path, bytes) = contents(&home.join(".codex"))
+        .into_iter()
+        .find(|(path, _)| path.extension().is_some_and(|e| e == "jsonl"))
+        .unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    // A part that ends before the compaction.
+    let compacted =
+        lines.iter().position(|line| line.windows(18).any(|part| part == b"\"type\":\"compacted\"")).unwrap();
+    std::fs::write(&path, lines[..compacted - 2].concat()).unwrap();
+    let first = import(&daemon, &home, &[]);
+    let session = first[0]["session"].as_str().unwrap().to_owned();
+    let before = history(&daemon, &session);
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(added(&import(&daemon, &home, &["--from", "codex"])) > 0);
+    let after = history(&daemon, &session);
+    assert!(after != before);
+
+    let undone = daemon.ctx(&["import", "undo"]).ok();
+    assert!(undone.contains("1 sessions of earlier imports are as they were before"), "{undone}");
+    assert!(undone.contains("0 sessions were removed, 0 were kept"), "{undone}");
+    assert_eq!(history(&daemon, &session), before);
+    // Every line of the log is where it was: what is taken back is marked.
+    let log = json_lines(&daemon.ctx(&["log", &session, "--json"]).ok());
+    assert_eq!(log.last().unwrap()["type"], "import_undone");
+    assert!(!log.last().unwrap()["superseded"].as_array().unwrap().is_empty());
+    let times: Vec<&str> = log.iter().map(|record| record["time"].as_str().unwrap()).collect();
+    assert!(
+        times.iter().all(|time| time.starts_with("2026-11-15")),
+        "taking back is nothing new in the session"
+    );
+
+    assert!(added(&import(&daemon, &home, &[])) > 0, "what was taken back comes again");
+    assert_eq!(history(&daemon, &session), after);
+    assert_eq!(added(&import(&daemon, &home, &[])), 0);
+    let ids = |records: &[Value]| {
+        let said = records.iter().filter(|record| record["type"] == "user");
+        said.map(|record| record["message_id"].to_string()).collect::<Vec<_>>()
+    };
+    let log = json_lines(&daemon.ctx(&["log", &session, "--json"]).ok());
+    let distinct: std::collections::BTreeSet<String> = ids(&log).into_iter().collect();
+    assert_eq!(distinct.len(), ids(&log).len(), "nothing is there twice");
+
+    // One after the other, until nothing is left.
+    assert!(daemon.ctx(&["import", "undo"]).ok().contains("1 sessions of earlier imports"));
+    assert_eq!(history(&daemon, &session), before);
+    assert!(daemon.ctx(&["import", "undo"]).ok().contains("2 sessions were removed, 0 were kept"));
+    assert!(daemon.ctx(&["import", "undo"]).stderr.contains("nothing was imported"));
+    assert_eq!(daemon.ctx(&["ls", "--all", "--json"]).ok(), "");
+}
+
+#[test]
+fn one_session_that_takes_nothing_more_keeps_no_other_from_coming_in() {
+    let (daemon, home) = with_home(&["claude/chat-short", "codex/tools"]);
+    let (path, bytes) = contents(&home.join(".codex"))
+        .into_iter()
+        .find(|(path, _)| path.extension().is_some_and(|e| e == "jsonl"))
+        .unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    std::fs::write(&path, lines[..30].concat()).unwrap();
+    let session = import(&daemon, &home, &["--from", "codex"])[0]["session"].as_str().unwrap().to_owned();
+    daemon.ctx(&["end", "--yes", &session]).ok();
+    std::fs::write(&path, &bytes).unwrap();
+    let outcome = daemon.ctx(&["import", "--json", "--path", home.to_str().unwrap()]);
+    assert!(outcome.code == 1 && outcome.stderr.contains("the session has ended"), "{outcome:?}");
+    let lines = json_lines(&outcome.stdout);
+    assert_eq!((lines.len(), &lines[0]["agent"]), (1, &Value::from("claude")));
+    // A record of many megabytes is cut, and says so.
+    let text = String::from_utf8(bytes).unwrap().replacen("Chunk ID: ", &"y".repeat(40 << 20), 1);
+    let other = path.to_str().unwrap().replace("01a1ddd7-6d81", "01a1ddd7-6d82");
+    std::fs::write(&other, text.replace("01a1ddd7-6d81", "01a1ddd7-6d82")).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let lines = import(&daemon, &home, &["--from", "codex"]);
+    assert_eq!(lines[0]["tool_calls"], 7);
+    let log = daemon.ctx(&["log", lines[0]["session"].as_str().unwrap(), "--json"]).ok();
+    assert_eq!(json_lines(&log).iter().filter(|record| record["type"] == "tool_finished").count(), 7);
+}
+
+#[test]
+fn an_addition_to_a_session_that_was_continued_stays() {
+    let (mut daemon, home) = with_home(&["codex/tools"]);
+    let (path, bytes) =
+        contents(&home).into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "jsonl")).unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    std::fs::write(&path, lines[..30].concat()).unwrap();
+    let session = import(&daemon, &home, &[])[0]["session"].as_str().unwrap().to_owned();
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(added(&import(&daemon, &home, &[])) > 0);
+    daemon.ctx(&["send", "-s", &session, "and now?"]).ok();
+    let before = history(&daemon, &session);
+    // Also after a restart, without an index.
+    assert_eq!(daemon.stop(), 0);
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(daemon.root().join(format!(".state/index.db{suffix}")));
+    }
+    daemon.start_again();
+    let undone = daemon.ctx(&["import", "undo"]).ok();
+    assert!(undone.contains(&format!("kept {session}: it was continued here")), "{undone}");
+    assert_eq!(history(&daemon, &session), before);
+}
+
+#[test]
+fn the_daemon_keeps_up_with_the_stores_that_it_is_told_of() {
+    let builder = crate::support::build().env("CTX_IMPORT_FOLLOW", "codex");
+    let home = builder.place().home();
+    copy(&fixture("codex/tools"), &home);
+    copy(&fixture("claude/chat-short"), &home);
+    let (path, bytes) = contents(&home.join(".codex"))
+        .into_iter()
+        .find(|(path, _)| path.extension().is_some_and(|e| e == "jsonl"))
+        .unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    std::fs::write(&path, lines[..30].concat()).unwrap();
+    let daemon = builder.start();
+    let agents = || {
+        let sessions = json_lines(&daemon.ctx(&["ls", "--json", "--all", "-A"]).ok());
+        sessions.iter().map(|session| session["agent"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until("the session of codex", || (agents() == ["codex"]).then_some(()));
+    let history = || daemon.ctx(&["history", "codex/01a1ddd7-6d81-7641-8ef6-f0383a499768"]).stdout;
+    assert!(!history().contains("now gives `None`"));
+    std::fs::write(&path, &bytes).unwrap();
+    until("what was added", || history().contains("now gives `None`").then_some(()));
+    assert_eq!(agents(), ["codex"], "claude was not named");
 }

@@ -72,7 +72,10 @@ fn another_user_searches_their_own_sessions_with_every_filter() {
     assert!(nothing.code == 1 && nothing.stderr.contains("nothing found"), "{nothing:?}");
     theirs(&daemon, &["search", "***"]).fails(2);
     let text = theirs(&daemon, &["search", "herd", "--role", "user"]).ok();
-    assert!(text.contains("coder/herd  user") && text.contains("a gnu in the herd"), "{text}");
+    assert!(
+        text.contains("coder/herd  ") && text.contains("  user  ") && text.contains("a gnu in the herd"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn what_was_said_is_found_ranked_and_filtered() {
     root.ctx(&["search", "--since", "yesterday", "disk"]).fails(2);
     root.ctx(&["search", "***"]).fails(2);
     let text = root.ctx(&["search", "flaky"]).ok();
-    assert!(text.contains("coder/build  user") && text.contains("the build is flaky on"), "{text}");
+    assert!(text.contains("coder/build  Flaky build") && text.contains("the build is flaky on"), "{text}");
     assert!(!text.contains('\x1b'), "no colours into a pipe");
 }
 

@@ -9,10 +9,11 @@ mod snippet;
 pub mod standing;
 pub mod stats;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use ctx_journal::LogPath;
-use ctx_session::{Name, SessionId};
+use ctx_session::{Name, SessionId, Ulid};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -107,6 +108,18 @@ impl Queries<'_> {
             wanted.condition()
         );
         self.rows(&sql, wanted.values, list::item)
+    }
+
+    /// The imports of a user's sessions that were not taken back, oldest first, and up to which seq each was read.
+    pub fn imports(&self, owner: u32) -> Result<HashMap<SessionId, (u64, Vec<Ulid>)>, DbError> {
+        let sql = "SELECT id, next_seq, imports FROM sessions
+             WHERE imports IS NOT NULL AND missing = 0 AND reading IS NULL AND owner = ?1";
+        let read = |row: &Row<'_>| {
+            let known = (super::column::count_of(row.get(1)?), super::store::imports_of(row, 2)?);
+            Ok((row.get::<_, String>(0)?, known))
+        };
+        let rows = self.rows(sql, vec![i64::from(owner).into()], read)?;
+        Ok(rows.into_iter().filter_map(|(id, known)| Some((id.parse().ok()?, known))).collect())
     }
 
     /// What was found wrong in logs, one line a message.

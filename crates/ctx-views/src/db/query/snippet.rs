@@ -45,6 +45,7 @@ impl Wanted {
     /// How many bytes of a text it is, if it stands where this token begins.
     fn len_at(&self, text: &str, at: usize, token: &str) -> Option<usize> {
         match self {
+            Wanted::Word(word) if token.is_ascii() => token.eq_ignore_ascii_case(word).then_some(token.len()),
             Wanted::Word(word) => (token.to_lowercase() == *word).then_some(token.len()),
             Wanted::Beginning(word) => token.to_lowercase().starts_with(word).then_some(token.len()),
             Wanted::Row(row) => text.get(at..)?.starts_with(row).then_some(row.len()),
@@ -64,6 +65,18 @@ pub(super) fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
         [before, last]
     });
     words.filter(|word| !word.is_empty()).map(move |word| (word.as_ptr() as usize - base, word))
+}
+
+/// Counts how often a text has each of these, and how many words it has.
+pub(super) fn count(text: &str, wanted: &[Wanted], counts: &mut [u32]) -> u32 {
+    let mut length = 0;
+    for (at, token) in tokens(text) {
+        length += 1;
+        for (wanted, count) in wanted.iter().zip(counts.iter_mut()) {
+            *count += u32::from(wanted.len_at(text, at, token).is_some());
+        }
+    }
+    length
 }
 
 /// The text around the first hit, in pieces; its beginning when none is found (the search knows more forms of a

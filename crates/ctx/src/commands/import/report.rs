@@ -131,6 +131,9 @@ pub fn undo(api: &Api<'_>) -> Result<(), Failure> {
     for kept in &undone.kept {
         writeln!(out, "kept {}: {}", kept.session, kept.why)?;
     }
+    if undone.taken_back > 0 {
+        writeln!(out, "{} sessions of earlier imports are as they were before", undone.taken_back)?;
+    }
     writeln!(out, "{} sessions were removed, {} were kept", undone.removed, undone.kept.len())?;
     Ok(out.flush()?)
 }

@@ -3,6 +3,7 @@
 //! What is remembered only saves work: the daemon leaves out what it has, and a session that is gone there is sent again.
 
 use std::collections::{BTreeMap, HashMap};
+use std::iter::Peekable;
 use std::path::PathBuf;
 
 use ctx_api::http::{ImportBatch, ImportDone, ImportedSession, List};
@@ -10,7 +11,8 @@ use ctx_interop::records::{Dated, records, session_id};
 use ctx_interop::store::Entry;
 use ctx_interop::{Agent, Transcript};
 use ctx_session::{Code, SessionId, Ulid};
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::client::Api;
 use crate::failure::Failure;
@@ -38,14 +40,18 @@ impl Sent {
     }
 }
 
+/// What each session's source was like when all of it had come in, and the newest import of it then: one that was taken back
+/// is sent again.
+type Marks = BTreeMap<String, (String, String)>;
+
 pub struct Sender<'a> {
     api: &'a Api<'a>,
     import: Ulid,
-    /// The imported sessions that the daemon has, by agent and source: their ids there, which depend on the user too.
-    there: HashMap<(String, String), String>,
-    /// What each session's source was like when all of it had come in.
-    marks: BTreeMap<String, String>,
-    all_marks: HashMap<String, BTreeMap<String, String>>,
+    /// The imported sessions that the daemon has, by agent and source: their ids there, which depend on the user too, and the
+    /// newest import of each.
+    there: HashMap<(String, String), (String, String)>,
+    marks: Marks,
+    all_marks: HashMap<String, Marks>,
     root: String,
     file: PathBuf,
 }
@@ -54,7 +60,7 @@ impl<'a> Sender<'a> {
     pub fn new(api: &'a Api<'a>, root: &Root) -> Result<Sender<'a>, Failure> {
         let there: List<ImportedSession> = api.get("/imports")?;
         let file = xdg("XDG_STATE_HOME", ".local/state")?.join("ctx/imports.json");
-        let mut all_marks: HashMap<String, BTreeMap<String, String>> = std::fs::read(&file)
+        let mut all_marks: HashMap<String, Marks> = std::fs::read(&file)
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default();
@@ -62,7 +68,11 @@ impl<'a> Sender<'a> {
         Ok(Sender {
             api,
             import: fresh_id()?,
-            there: there.items.into_iter().map(|one| ((one.agent, one.native_id), one.session)).collect(),
+            there: there
+                .items
+                .into_iter()
+                .map(|one| ((one.agent, one.native_id), (one.session, one.import_id)))
+                .collect(),
             marks: all_marks.remove(&root).unwrap_or_default(),
             all_marks,
             root,
@@ -74,28 +84,44 @@ impl<'a> Sender<'a> {
     pub fn send(&mut self, entry: &Entry, found: &Transcript) -> Result<Sent, Failure> {
         let id = session_id(entry.agent, found);
         let (key, source) = (id.to_string(), (entry.agent.to_string(), found.native_id.clone()));
-        let there = self.there.get(&source).and_then(|there| there.parse().ok());
-        if there.is_some() && self.marks.get(&key) == Some(&entry.mark) {
-            return Ok(Sent { session: there, created: false, added: 0 });
+        let there = self.there.get(&source);
+        let is_same = |(mark, import): &(String, String)| {
+            *mark == entry.mark && there.is_some_and(|(_, newest)| newest == import)
+        };
+        if self.marks.get(&key).is_some_and(is_same) {
+            let session = there.and_then(|(session, _)| session.parse().ok());
+            return Ok(Sent { session, created: false, added: 0 });
         }
         let made = records(entry.agent, found);
         if made.is_empty() {
             return Ok(Sent { session: None, created: false, added: 0 });
         }
         let mut sent = Sent { session: Some(id), created: false, added: 0 };
-        for batch in batches(made)? {
-            let batch = self.batch(entry, found, id, batch);
+        // A batch is made when the one before is gone: a long session is not there as JSON as a whole.
+        let mut made = made.into_iter().peekable();
+        while made.peek().is_some() {
+            let batch = self.batch(entry, found, id, next_batch(&mut made)?);
             let done: ImportDone = self.api.post_with("/imports", &batch)?;
             sent.session = done.session.parse().ok();
-            self.there.insert(source.clone(), done.session);
             sent.created |= done.created;
             sent.added += done.added;
         }
-        self.marks.insert(key, entry.mark.clone());
+        if sent.added > 0 || !self.there.contains_key(&source) {
+            let session = sent.session.unwrap_or(id).to_string();
+            self.there.insert(source.clone(), (session, self.import.to_string()));
+        }
+        let newest = self.there.get(&source).map(|(_, newest)| newest.clone()).unwrap_or_default();
+        self.marks.insert(key, (entry.mark.clone(), newest));
         Ok(sent)
     }
 
-    fn batch(&self, entry: &Entry, found: &Transcript, id: SessionId, records: Vec<Value>) -> ImportBatch {
+    fn batch(
+        &self,
+        entry: &Entry,
+        found: &Transcript,
+        id: SessionId,
+        records: Vec<Box<RawValue>>,
+    ) -> ImportBatch {
         let mut origin = json!({
             "agent": entry.agent, "native_id": found.native_id, "path": entry.path, "version": found.version,
             "branch": found.branch, "model": found.model, "cost_usd": found.cost,
@@ -146,28 +172,20 @@ fn name_of(agent: Agent, found: &Transcript, id: SessionId) -> String {
     ctx_session::Name::of_session(&text).map_or_else(|_| id.to_string(), |name| name.to_string())
 }
 
-/// The records in batches, each as JSON with its time.
-fn batches(made: Vec<Dated>) -> Result<Vec<Vec<Value>>, Failure> {
-    let mut all = vec![Vec::new()];
+/// The next records as JSON, each with its time, as many as go into a batch.
+fn next_batch(made: &mut Peekable<impl Iterator<Item = Dated>>) -> Result<Vec<Box<RawValue>>, Failure> {
+    let mut batch = Vec::new();
     let mut bytes = 0;
-    for Dated { time, body } in made {
+    while bytes < BATCH_BYTES && batch.len() < BATCH_RECORDS {
+        let Some(Dated { time, body }) = made.next() else { break };
         let text = body.to_json();
-        let mut value: Value =
-            serde_json::from_str(&text).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
-        if let Some(object) = value.as_object_mut() {
-            object.insert("time".to_owned(), json!(time));
-        }
-        let is_full = all.last().is_some_and(|batch: &Vec<Value>| batch.len() >= BATCH_RECORDS);
-        if bytes > 0 && (is_full || bytes + text.len() > BATCH_BYTES) {
-            all.push(Vec::new());
-            bytes = 0;
-        }
+        let rest = text.strip_prefix('{').unwrap_or_default();
+        let text = format!("{{\"time\":{},{rest}", json!(time));
         bytes += text.len();
-        if let Some(last) = all.last_mut() {
-            last.push(value);
-        }
+        let broken = |error: serde_json::Error| Failure::new(Code::Eio, error.to_string());
+        batch.push(RawValue::from_string(text).map_err(broken)?);
     }
-    Ok(all)
+    Ok(batch)
 }
 
 /// An id of this moment.

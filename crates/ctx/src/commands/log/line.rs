@@ -123,7 +123,13 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
         Body::Session(SessionBody::Archived(away)) => {
             (if away.archived { "archived" } else { "brought back" }).to_owned()
         }
+        Body::Session(SessionBody::Imported(import)) if !import.restored.is_empty() => {
+            format!("{} records imported, {} messages count again", import.records, import.restored.len())
+        }
         Body::Session(SessionBody::Imported(import)) => format!("{} records imported", import.records),
+        Body::Session(SessionBody::ImportUndone(undone)) => {
+            format!("import taken back: {} messages no longer count", undone.superseded.len())
+        }
         Body::Session(SessionBody::Requested(_)) => "asked for with a key: done once".to_owned(),
         Body::Session(SessionBody::Forked(_)) => "forked: from here on a session of its own".to_owned(),
         Body::Message(MessageBody::System(note)) => format!("{} {}", paint.dim("system"), quote(&note.text)),
