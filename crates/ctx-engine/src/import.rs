@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ctx_session::command::Import;
+use ctx_session::model_name::provider;
 use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::record::{Scope, SessionMeta};
 use ctx_session::{Body, Code, Name, Refusal, SessionId, Timestamp, Ulid};
@@ -98,6 +99,7 @@ impl Engine {
             cwd: new.cwd.clone().unwrap_or_else(|| "/".to_owned()),
             dir: None,
             workspace: None,
+            provider: provider(&new.model).map(str::to_owned),
             model: new.model.clone(),
             title: new.title.clone(),
             client: Some("import".to_owned()),

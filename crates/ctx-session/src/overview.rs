@@ -5,6 +5,7 @@
 
 use crate::conversation;
 use crate::ids::{CheckpointId, CompactionId, IssueId, RunId};
+use crate::log_facts::Missing;
 use crate::record::{
     Body, CheckpointBody, CompactionBody, Failure, MessageBody, PluginCost, Record, RunBody, RunKind,
     SessionBody, SessionMeta, StateName, Usage,
@@ -43,6 +44,8 @@ pub struct Overview {
     /// The issue that the session works on.
     pub bound_issue: Option<IssueId>,
     pub pause: Pause,
+    /// What its log has lost: set where records are missing, and nothing has repaired it.
+    pub missing: Option<Missing>,
 }
 
 /// What there is to pause at.
@@ -88,6 +91,7 @@ impl Overview {
             archived: false,
             bound_issue: None,
             pause: Pause::default(),
+            missing: None,
             meta,
         }
     }
@@ -95,6 +99,11 @@ impl Overview {
     /// The model the next run will use.
     pub fn model(&self) -> &str {
         self.model_override.as_deref().unwrap_or(&self.meta.model)
+    }
+
+    /// A record of this seq has come where another was due.
+    pub fn note_missing(&mut self, due: u64, seq: u64) {
+        Missing::note(&mut self.missing, due, seq);
     }
 
     pub fn apply(&mut self, record: &Record) {
