@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ctx_journal::{AppendError, Journal, JournalError, LogPath, LogWriter, Owner};
 use ctx_session::command::{Interruption, UnderWay};
 use ctx_session::conversation::Conversation;
-use ctx_session::record::{Context, Decoded, SessionBody, SessionMeta, Source};
+use ctx_session::record::{Context, Decoded, Failure, SessionBody, SessionMeta, Source};
 use ctx_session::rules::{Added, Given, Known, Marked};
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp, Ulid};
 use ctx_views::files::{RunFile, SessionFiles};
@@ -128,7 +128,7 @@ impl Core {
                 is_whole &= !matches!(Body::decode(&entry.kind, &entry.text), Decoded::Malformed(_));
                 // What we do not know still holds its place.
                 if let Some(session) = &mut session {
-                    session.next_seq = entry.seq + 1;
+                    session.next_seq = entry.seq_after();
                 }
                 return;
             };
@@ -173,7 +173,7 @@ impl Core {
 
     fn tell_behind(&self, records: &[Record]) {
         if let Some(behind) = &self.behind {
-            behind.committed(&self.log, &self.session, records);
+            behind.committed(&self.log, &self.session, records, self.writer.end());
         }
     }
 
@@ -262,6 +262,18 @@ impl Core {
             settled.extend(self.perform(&end, &mut given)?);
         }
         Ok(settled)
+    }
+
+    /// Writes down that the session has failed.
+    pub fn fail(
+        &mut self,
+        failure: Failure,
+        now: Timestamp,
+        ids: &mut IdSource,
+        limits: &Limits,
+    ) -> Result<(), CommitError> {
+        let mut given = Given { now, ids, limits };
+        self.perform(&Command::Fail { failure, partial: None }, &mut given).map(drop)
     }
 
     fn perform(&mut self, command: &Command, given: &mut Given<'_>) -> Result<Vec<Record>, CommitError> {

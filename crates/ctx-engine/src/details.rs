@@ -16,8 +16,8 @@ pub struct Details {
     pub bound_issue: Option<IssueId>,
     /// Tool calls that wait for the operator.
     pub approvals: usize,
-    /// What its log has lost; the outer None: the log was not read for that.
-    pub missing: Option<Option<Missing>>,
+    /// What its log has lost.
+    pub missing: Option<Missing>,
 }
 
 impl Details {
@@ -44,7 +44,7 @@ impl Details {
             current_run: session.current_run().map(|run| run.id),
             bound_issue: session.bound_issue,
             approvals: session.control.open_approvals().count(),
-            missing: Some(session.missing()),
+            missing: session.missing,
         }
     }
 
@@ -57,7 +57,7 @@ impl Details {
             && self.current_run == session.current_run().map(|run| run.id)
             && self.bound_issue == session.bound_issue
             && self.approvals == session.control.open_approvals().count()
-            && self.missing == Some(session.missing())
+            && self.missing == session.missing
     }
 
     /// From the index; None where it does not know enough.
@@ -77,7 +77,7 @@ impl Details {
             current_run: None,
             bound_issue: row.bound_issue,
             approvals: 0,
-            missing: None,
+            missing: row.missing,
         })
     }
 }

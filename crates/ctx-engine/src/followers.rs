@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ctx_journal::{Entry, Journal, JournalError, LogPath, Owner};
 use ctx_session::project::{Project, ProjectRecord};
+use ctx_session::record::Failure;
 use ctx_session::{Code, IssueId, Record, Refusal, Session, SessionId, Timestamp};
 use ctx_views::audit::{Audit, AuditOptions, Deed};
 use ctx_views::db::{IndexDb, MetaOf, Options, Remade, SessionLogs};
@@ -114,9 +115,10 @@ impl Behind {
         self.index.as_ref()
     }
 
-    pub(crate) fn committed(&self, log: &LogPath, session: &Session, records: &[Record]) {
+    /// A commit that ends at this byte of the log.
+    pub(crate) fn committed(&self, log: &LogPath, session: &Session, records: &[Record], end: u64) {
         if let Some(index) = &self.index {
-            index.committed(log, session.id(), records);
+            index.committed_to(log, session.id(), records, end);
         }
         if let Some(audit) = self.audit.get() {
             audit.committed(log, session, records);
@@ -135,6 +137,21 @@ impl Behind {
         if let Some(index) = &self.index {
             index.missing(log);
         }
+    }
+
+    /// A session has failed in a way that its log does not tell.
+    pub(crate) fn broken(&self, log: &LogPath, failure: Failure) {
+        if let Some(index) = &self.index {
+            index.broken(log, failure);
+        }
+    }
+
+    /// A session whose log is gone is purged: the index forgets it, and the audit log tells it. Blocking.
+    pub(crate) fn purge_gone(&self, purged: Deed) -> Result<(), Refusal> {
+        let refused =
+            |why: String| Refusal::new(Code::Eio, format!("the session is not forgotten yet: {why}"));
+        self.forget(purged.event.session()).map_err(refused)?;
+        self.audit.get().map_or(Ok(()), |audit| audit.tell_once(purged)).map_err(refused)
     }
 
     /// A session that was taken up is settled: the audit log looks whether it is the one that it told of.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ctx_session::command::Import;
+use ctx_session::model_name::provider;
 use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::record::{Scope, SessionMeta};
 use ctx_session::{Body, Code, Name, Refusal, SessionId, Timestamp, Ulid};
@@ -117,6 +118,7 @@ impl Engine {
             cwd: new.cwd.clone().unwrap_or_else(|| "/".to_owned()),
             dir: None,
             workspace: None,
+            provider: provider(&new.model).map(str::to_owned),
             model: new.model.clone(),
             title: new.title.clone(),
             client: Some("import".to_owned()),

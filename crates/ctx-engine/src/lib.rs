@@ -4,6 +4,7 @@
 //! then shows it. It knows no HTTP, no MCP and no SQL; agents work behind the small port in [`port`].
 
 pub mod admission;
+mod broken;
 pub mod clock;
 mod connections;
 mod control;
@@ -49,7 +50,7 @@ pub use lists::{ListWish, Listed};
 pub use live::{Event, EventId};
 pub use notifications::{Change, News};
 pub use projects::{HereView, NewProject, ProjectLog, ProjectView};
-pub use record_reader::Piece;
+pub use record_reader::{Met, Piece};
 pub use registry::Summary;
 pub use request::{Caller, NewSession, Parts, Post, Posted};
 pub use spaces::{NoSpaces, Sight, Space, SpaceFiles};

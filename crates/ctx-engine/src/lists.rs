@@ -14,6 +14,7 @@ use ctx_session::{Name, Refusal, SessionId, StateName};
 use ctx_views::db::{ListQuery, Sort};
 use tokio::sync::broadcast;
 
+use crate::broken::Broken;
 use crate::details::Details;
 use crate::engine::Engine;
 use crate::lookup::blocking;
@@ -51,7 +52,12 @@ pub struct Listed {
 impl Engine {
     /// A session and its details, loaded only if nobody knows them.
     pub async fn show(&self, caller: Caller, id: SessionId) -> Result<(Arc<Summary>, Arc<Details>), Refusal> {
-        let summary = self.find(caller, id)?;
+        let mut summary = self.find(caller, id)?;
+        if summary.broken == Some(Broken::Log) {
+            // It may be back; otherwise it is shown as it was.
+            let _ = self.look(caller, id).await;
+            summary = self.find(caller, id)?;
+        }
         if let Some(details) = summary.details.clone() {
             return Ok((summary, details));
         }
@@ -138,6 +144,12 @@ impl Engine {
                 ids.iter().map(|id| queries.session(*id)).collect::<Result<Vec<_>, _>>()
             })?;
             for item in items.into_iter().flatten() {
+                // A log that was changed while no daemon was there: only the log knows what it has lost.
+                let root = engine.inner.root.as_ref();
+                let file = root.and_then(|root| root.identity(Path::new(item.log.as_str())).ok());
+                if file.is_none_or(|(_, len)| len != item.end_bytes) {
+                    continue;
+                }
                 let Some(details) = Details::of_row(&item).map(Arc::new) else { continue };
                 engine.inner.registry.update(item.id(), |summary| {
                     let is_whole = summary.next_seq == Some(item.next_seq);

@@ -80,6 +80,13 @@ impl Newsroom {
         }
     }
 
+    /// A session is over, and no record says so.
+    pub fn ended(&self, meta: &SessionMeta) {
+        if meta.scope != Scope::Temp {
+            self.send(News::Session { session: meta.session_id, change: Change::Ended });
+        }
+    }
+
     pub fn created(&self, meta: &SessionMeta) {
         if meta.scope != Scope::Temp {
             self.send(News::Session { session: meta.session_id, change: Change::Created });

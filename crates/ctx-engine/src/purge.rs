@@ -10,6 +10,7 @@ use ctx_session::{Code, Refusal, SessionId};
 use ctx_views::audit::Deed;
 use ctx_views::files::{LATEST, MESSAGES};
 
+use crate::broken::Broken;
 use crate::core::journal_refusal;
 use crate::engine::Engine;
 use crate::paths::Shelf;
@@ -31,6 +32,9 @@ impl Engine {
 
     async fn purge_over(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
         let inner = &self.inner;
+        if self.find(caller, id)?.broken == Some(Broken::Log) && self.purge_gone(caller, id).await? {
+            return Ok(());
+        }
         // A new session can have its name while it is removed.
         inner.rename_over(id).await?;
         let summary = self.find(caller, id)?;
@@ -64,6 +68,30 @@ impl Engine {
         }
         Ok(())
     }
+
+    /// Forgets a session whose log is gone, and removes what may be left of its directory; false where the log is there.
+    async fn purge_gone(&self, caller: Caller, id: SessionId) -> Result<bool, Refusal> {
+        let inner = self.inner.clone();
+        let summary = self.find(caller, id)?;
+        let of = summary.clone();
+        let forgotten = crate::lookup::blocking(move || {
+            let (journal, log) = inner.log_of(id)?;
+            if !matches!(journal.head(&log), Err(JournalError::NotThere { .. })) {
+                return Ok(false);
+            }
+            // Files without their log; where there is no directory either, that is as it should be.
+            let _ = journal.remove(&log);
+            let purged = Deed::new(&of.meta, of.next_seq.unwrap_or(0), caller.uid, inner.fresh.now());
+            inner.behind.purge_gone(purged)?;
+            inner.registry.remove(id);
+            Ok(true)
+        });
+        let is_forgotten = forgotten.await?;
+        if is_forgotten {
+            self.inner.news.purged(&summary.meta);
+        }
+        Ok(is_forgotten)
+    }
 }
 
 fn remove(
@@ -81,7 +109,11 @@ fn remove(
         next_seq = last.seq + 1;
         ControlFlow::Break(())
     });
-    end.map_err(|error| journal_refusal(&error))?;
+    match end {
+        // What cannot be read can be removed all the same.
+        Err(_) if summary.broken.is_some() => {}
+        end => drop(end.map_err(|error| journal_refusal(&error))?),
+    }
     let purged = Deed::new(&summary.meta, next_seq, caller.uid, inner.fresh.now());
     match inner.behind.purge(journal, log, &purged) {
         Err(refusal) if refusal.code == Code::Enospc => {

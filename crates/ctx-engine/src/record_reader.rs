@@ -1,13 +1,13 @@
 //! Reading a session's records without loading it: forwards in pieces, backwards as far as is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use ctx_journal::{Entry, Journal, LogPath};
+use ctx_journal::{Entry, Journal, LOST, LogPath};
 use ctx_session::conversation;
 use ctx_session::record::ToolBody;
-use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId};
+use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId, Timestamp};
 
 use crate::core::{journal_refusal, read_record};
 use crate::engine::Engine;
@@ -21,6 +21,14 @@ pub struct Piece {
     pub text: String,
     /// Where the next piece begins; None: this was the last.
     pub next: Option<u64>,
+}
+
+/// What is met on the way back through a log.
+#[derive(Debug)]
+pub enum Met<'a> {
+    Record(&'a Arc<Record>),
+    /// Records that the log has lost, and the time of the one after them.
+    Lost(Range<u64>, Timestamp),
 }
 
 /// Where messages can begin: the record before it says what the session is.
@@ -111,19 +119,19 @@ impl Engine {
         .await
     }
 
-    /// Hands over the records of which the conversation is made, from the newest back, until `take` has had enough; gives back
-    /// what it made of them. A loaded session has in memory what was recorded since it was loaded (all of it, not these alone); the rest
+    /// Hands over the records of which the conversation is made, from the newest back, and says where some are lost, until
+    /// `take` has had enough; gives back what it made of them. A loaded session has in memory what was recorded since it was loaded (all of it, not these alone); the rest
     /// comes from the log.
     pub async fn conversation_back<T: Send + 'static>(
         &self,
         caller: Caller,
         id: SessionId,
         mut made: T,
-        take: impl Fn(&mut T, &Arc<Record>) -> ControlFlow<()> + Send + 'static,
+        take: impl Fn(&mut T, Met<'_>) -> ControlFlow<()> + Send + 'static,
     ) -> Result<T, Refusal> {
         let next_seq = self.find(caller, id)?.next_seq.unwrap_or(0);
         let before = match self.inner.live_now(id) {
-            Some(live) => live.back(next_seq, &mut |record| take(&mut made, record)),
+            Some(live) => live.back(next_seq, &mut |record| take(&mut made, Met::Record(record))),
             None => ControlFlow::Continue(u64::MAX),
         };
         let before = match before {
@@ -132,14 +140,31 @@ impl Engine {
         };
         let inner = self.inner.clone();
         reading(inner, id, move |journal, log| {
+            // The record above is the one that was met last; nothing is known above a log's end.
+            let (mut above, mut time) = ((before < u64::MAX).then_some(before), Timestamp::default());
+            let mut is_enough = false;
             let read = journal.read_back(log, &mut |entry| {
-                let is_new = entry.seq < before && conversation::may_change(&entry.kind);
-                match is_new.then(|| read_record(log, &entry)).flatten() {
-                    Some(record) => take(&mut made, &Arc::new(record)),
-                    None => ControlFlow::Continue(()),
+                if entry.seq >= before {
+                    return ControlFlow::Continue(());
                 }
+                // What a repair has put in the place of lost records counts as they would.
+                let from = if entry.kind == LOST { entry.seq } else { entry.seq_after() };
+                let to = above.unwrap_or_else(|| entry.seq_after());
+                above = Some(entry.seq);
+                let lost = (from < to).then(|| Met::Lost(from..to, time.max(entry.time)));
+                time = entry.time;
+                let record =
+                    conversation::may_change(&entry.kind).then(|| read_record(log, &entry)).flatten();
+                let record = record.map(Arc::new);
+                let met = lost.into_iter().chain(record.as_ref().map(Met::Record));
+                let flow = met.into_iter().try_for_each(|met| take(&mut made, met));
+                is_enough = flow.is_break();
+                flow
             });
             read.map_err(|error| journal_refusal(&error))?;
+            if let Some(first) = above.filter(|first| *first > 0 && !is_enough) {
+                let _ = take(&mut made, Met::Lost(0..first, time));
+            }
             Ok(made)
         })
         .await

@@ -9,6 +9,7 @@ use ctx_session::{Code, Name, Refusal, Session, SessionId, StateName, Timestamp}
 
 use serde_json::value::RawValue;
 
+use crate::broken::Broken;
 use crate::details::Details;
 use crate::paths::Shelf;
 
@@ -32,6 +33,8 @@ pub struct Summary {
     pub place: PlaceLock,
     /// Put away: not listed unless asked for.
     pub archived: bool,
+    /// It has failed, and its log does not say so.
+    pub broken: Option<Broken>,
     /// A run that has failed, but whose end could not be written yet.
     pub failing: Option<Failure>,
     /// The seq of the log's next record, as far as it is known.
@@ -58,6 +61,7 @@ impl Summary {
             dir_name: meta.name.to_string(),
             place: PlaceLock::default(),
             archived: false,
+            broken: None,
             failing: None,
             next_seq: None,
             details: None,
@@ -78,6 +82,7 @@ impl Summary {
             self.cwd.clone_from(&session.cwd);
         }
         self.archived = session.archived;
+        self.broken = None;
         self.next_seq = Some(session.next_seq);
         if !self.details.as_ref().is_some_and(|details| details.are_of(session)) {
             self.details = Some(Arc::new(Details::of(session)));
@@ -221,11 +226,15 @@ impl Registry {
     pub fn update(&self, id: SessionId, change: impl FnOnce(&mut Summary)) {
         let mut tables = self.lock();
         let Some(summary) = tables.by_id.get_mut(&id).map(Arc::make_mut) else { return };
+        let was_over = summary.state.is_over();
         change(summary);
         summary.shown = OnceLock::new();
-        if summary.state.is_over() {
-            let meta = summary.meta.clone();
+        let (is_over, meta) = (summary.state.is_over(), summary.meta.clone());
+        if is_over {
             tables.free_name(&meta);
+        } else if was_over && let Err(refusal) = tables.take_name(&meta) {
+            // A log that was gone is back, and another session has its name by now.
+            tracing::warn!(session = %id, %refusal, "a session is found by its id alone");
         }
     }
 

@@ -10,6 +10,7 @@ use ctx_journal::{Journal, JournalError, LogPath, lock};
 use ctx_session::record::SessionMeta;
 use ctx_session::{Code, Refusal, SessionId};
 
+use crate::broken::{Broken, refusal};
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Begin, Gone, spawn};
 use crate::paths::{Shelf, freed_name};
@@ -99,9 +100,13 @@ impl Inner {
         read: impl FnOnce(&dyn Journal, &LogPath) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
-        let place = self.registry.get(id).ok_or_else(gone)?.place.clone();
-        let _shared = place.read().unwrap_or_else(PoisonError::into_inner);
+        let summary = self.registry.get(id).ok_or_else(gone)?;
+        let _shared = summary.place.read().unwrap_or_else(PoisonError::into_inner);
         let (journal, log) = self.log_of(id)?;
-        read(&*journal, &log)
+        let done = read(&*journal, &log);
+        match summary.broken {
+            Some(Broken::Log) => done.map_err(|_| refusal(id, &summary)),
+            Some(Broken::Driver) | None => done,
+        }
     }
 }

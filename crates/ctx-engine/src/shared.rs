@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     groups: Mutex<HashMap<u32, u32>>,
     /// Temp sessions and how many connections hold each.
     pub holds: Mutex<HashMap<SessionId, usize>>,
+    /// How often in a row a driver has panicked on a session.
+    pub panics: Mutex<HashMap<SessionId, u32>>,
     /// Sessions whose log failed, until they are taken up again.
     pub lost: Mutex<HashSet<SessionId>>,
     pub closing: AtomicBool,
@@ -92,6 +94,7 @@ impl Inner {
             active: Mutex::default(),
             groups: Mutex::default(),
             holds: Mutex::default(),
+            panics: Mutex::default(),
             lost: Mutex::default(),
             closing: AtomicBool::new(false),
         }
@@ -165,6 +168,7 @@ impl Inner {
         ask: impl Fn(ReplyTo<T>) -> Ask,
     ) -> Result<T, Refusal> {
         const TRIES: usize = 3;
+        self.refuse_broken(id)?;
         self.room_to_load(id)?;
         for _ in 0..TRIES {
             match self.link(id).ask(&ask).await {
@@ -257,7 +261,7 @@ impl Inner {
         match active.get(&id) {
             Some(link) if !link.is_closed() => link.clone(),
             Some(_) | None => {
-                let link = spawn(self, id, Begin::Open);
+                let link = spawn(self, id, self.begin_of(id));
                 active.insert(id, link.clone());
                 link
             }
@@ -325,6 +329,8 @@ pub(crate) fn take_up_again(inner: &Arc<Inner>, id: SessionId) {
             let Some(inner) = inner.upgrade() else { return };
             match inner.link(id).ask(|reply| Ask::Look { reply }).await {
                 Ok(_) => return,
+                // It has failed: whoever asks for it next tries again.
+                Err(_) if inner.registry.get(id).is_none_or(|summary| summary.broken.is_some()) => return,
                 Err(Gone::Refused(refusal)) => {
                     tracing::error!(session = %id, %refusal, "a lost log cannot be taken up yet");
                 }

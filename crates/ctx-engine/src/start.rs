@@ -15,6 +15,7 @@ use ctx_session::{Body, Code, Refusal, SessionId, StateName, Timestamp};
 use ctx_views::files::{Meta, SessionFiles};
 use ctx_views::identity::{Fit, Identity, Place, first, original};
 
+use crate::broken::{Broken, unreadable};
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
 use crate::paths::{Shelf, session_logs};
@@ -127,7 +128,15 @@ async fn load_all(inner: &Arc<Inner>, ids: &[SessionId]) -> usize {
 pub(crate) fn catch_up_later(inner: &Arc<Inner>, files_behind: Vec<SessionId>) {
     let (views, inner) = (inner.behind.clone(), Arc::downgrade(inner));
     tokio::spawn(async move {
-        if let Err(error) = tokio::task::spawn_blocking(move || views.follow()).await {
+        let weak = inner.clone();
+        let follow = move || {
+            views.follow();
+            // What was purged is forgotten by now, and what is gone is known.
+            if let Some(inner) = weak.upgrade() {
+                inner.take_in_gone();
+            }
+        };
+        if let Err(error) = tokio::task::spawn_blocking(follow).await {
             tracing::error!(%error, "waiting for the lists panicked");
         }
         for batch in files_behind.chunks(AT_ONCE) {
@@ -205,12 +214,24 @@ fn look_at(inner: &Inner, log: &LogPath) -> Result<Seen, NotSeen> {
         }
         Err(refusal) => {
             tracing::warn!(%log, why = refusal.message, "a session's log cannot be read; `ctx doctor` says more");
-            Err(NotSeen::Unreadable)
+            inner.unreadable(log, &refusal.message).ok_or(NotSeen::Unreadable)
         }
     }
 }
 
 impl Inner {
+    /// A session whose log cannot be read: what it is, its other files and the index say.
+    fn unreadable(&self, log: &LogPath, why: &str) -> Option<Seen> {
+        let place = Place::of(log)?;
+        let Identity { meta, flaws, .. } = self.identify(log, &place, first(&place, None));
+        let created_at = meta.session_id.0.timestamp();
+        let mut summary = Summary::new(Arc::new(meta), created_at);
+        summary.dir_name = place.dir_name;
+        summary.break_down(Broken::Log, unreadable(summary.id(), why));
+        self.behind.broken(log, unreadable(summary.id(), why));
+        Some(Seen { summary, agrees: true, fit: Fit::of(&flaws) })
+    }
+
     /// What the two ends of a log, and its path, say of its session; and whether they say the same.
     pub(crate) fn find_one(&self, log: &LogPath) -> Result<Seen, Refusal> {
         let no_place = || Refusal::new(Code::Eio, "its path is not that of a session");

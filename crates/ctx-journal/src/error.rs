@@ -45,6 +45,20 @@ pub enum JournalError {
 }
 
 impl JournalError {
+    /// Whether the file is there and cannot be read as it is: trying again changes nothing.
+    pub fn is_unreadable(&self) -> bool {
+        use rustix::io::Errno;
+        let lasting =
+            [Errno::ACCESS, Errno::PERM, Errno::ISDIR, Errno::NOTDIR, Errno::LOOP, Errno::NXIO, Errno::XDEV];
+        match self {
+            JournalError::TooLarge { .. } => true,
+            JournalError::Io { error, .. } => {
+                lasting.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+            }
+            _ => false,
+        }
+    }
+
     pub fn code(&self) -> Code {
         match self {
             JournalError::NotThere { .. } | JournalError::NoBlob { .. } | JournalError::NoRecord { .. } => {

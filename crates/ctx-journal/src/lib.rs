@@ -210,4 +210,7 @@ pub trait LogWriter: Send + Sync {
 
     /// The seq that the next record gets.
     fn next_seq(&self) -> u64;
+
+    /// Where the last command that was written ends in the file.
+    fn end(&self) -> u64;
 }

@@ -394,6 +394,10 @@ impl LogWriter for FileWriter {
     fn next_seq(&self) -> u64 {
         lock(&self.open.state).next
     }
+
+    fn end(&self) -> u64 {
+        lock(&self.open.state).len
+    }
 }
 
 impl Drop for FileWriter {

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, MessageId, RunId, SubagentId, Ulid};
 use crate::record::{
     ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalScope, ApprovalSettled, Body, CheckpointBody,
-    CheckpointCreated, Compaction, CompactionApproved, CompactionBody, CompactionFlag, Context, PromptEdited,
-    PromptRef, Record, Rejection, RunBody, RunKind, SessionBody, SnapshotState, StateName, SubagentBody,
+    CheckpointCreated, Compaction, CompactionApproved, CompactionBody, CompactionFlag, Context, FinishReason,
+    MessageBody, PromptEdited, PromptRef, Record, Rejection, RunBody, RunKind, SessionBody, SnapshotState,
+    StateName, SubagentBody,
 };
 use crate::time::Timestamp;
 use crate::word_enum::word_enum;
@@ -28,6 +29,9 @@ pub struct Checkpoint {
     pub rolled_back: bool,
     /// The earlier checkpoint that a rollback went to.
     pub superseded_by: Option<CheckpointId>,
+    /// The record of that rollback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_at: Option<u64>,
 }
 
 /// An edited prompt.
@@ -84,6 +88,9 @@ pub struct Compacted {
     pub flag: Option<CompactionFlag>,
     pub notes: Option<String>,
     pub rolled_back: bool,
+    /// The record that went back to before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolled_back_at: Option<u64>,
 }
 
 impl Compacted {
@@ -91,14 +98,21 @@ impl Compacted {
         self.made.compaction_id
     }
 
-    /// What it superseded, or would: as the operator approved it, or else as it was made.
+    /// What it superseded, or would while it waits: as the operator approved it, or else as it was made. One that was
+    /// rejected supersedes nothing.
     pub fn superseded(&self) -> &[Ulid] {
+        if self.rejected.is_some() {
+            return &[];
+        }
         let approved = self.approved.as_ref().map(|approved| &approved.superseded_message_ids);
         approved.unwrap_or(&self.made.superseded_message_ids)
     }
 
     /// The tool calls whose output it elided, likewise.
     pub fn elided(&self) -> &[CallId] {
+        if self.rejected.is_some() {
+            return &[];
+        }
         let approved = self.approved.as_ref().map(|approved| &approved.elided_call_ids);
         approved.unwrap_or(&self.made.elided_call_ids)
     }
@@ -106,6 +120,7 @@ impl Compacted {
     /// The text that stands for what it superseded, likewise.
     pub fn summary(&self) -> Option<&str> {
         match &self.approved {
+            _ if self.rejected.is_some() => None,
             Some(approved) => approved.summary.as_deref(),
             None => self.made.summary.as_deref(),
         }
@@ -229,6 +244,8 @@ pub struct Control {
     edited_at: BTreeMap<CheckpointId, BTreeMap<String, String>>,
     /// The newest run that was begun for a compaction alone.
     compacting: Option<RunId>,
+    /// The checkpoint where prompts were edited, until a model has answered under them.
+    pub(crate) just_edited: Option<CheckpointId>,
 }
 
 impl Control {
@@ -322,6 +339,11 @@ impl Control {
                 open.for_each(|compaction| compaction.reject(Rejection::SessionForked));
             }
             Body::Subagent(SubagentBody::Exited(exited)) => self.subagent_exited(exited.invocation_id),
+            Body::Message(MessageBody::AssistantFinished(said))
+                if said.caller.is_none() && said.finish_reason != FinishReason::Error =>
+            {
+                self.just_edited = None;
+            }
             Body::Session(_)
             | Body::Run(RunBody::QueuedDiscarded(_))
             | Body::Message(_)
@@ -340,6 +362,7 @@ impl Control {
                 });
             }
             CheckpointBody::Resumed(resumed) => {
+                self.just_edited = (!resumed.prompts.is_empty()).then_some(resumed.checkpoint_id);
                 for prompt in &resumed.prompts {
                     self.prompts.edited.insert(prompt.target.clone(), prompt.hash.clone());
                 }
@@ -348,7 +371,10 @@ impl Control {
                     checkpoint.resumed_at = Some(time)
                 });
             }
-            CheckpointBody::RolledBack(back) => self.roll_back(back.checkpoint_id),
+            CheckpointBody::RolledBack(back) => {
+                self.just_edited = None;
+                self.roll_back(back.checkpoint_id, record.seq);
+            }
         }
     }
 
@@ -417,10 +443,12 @@ impl Control {
             resumed_at: None,
             rolled_back: false,
             superseded_by: None,
+            superseded_at: None,
         });
     }
 
-    fn roll_back(&mut self, id: CheckpointId) {
+    /// Everything after the checkpoint is history, and what a later rollback had made history of counts again.
+    fn roll_back(&mut self, id: CheckpointId, now: u64) {
         let Some(target) = self.checkpoint(id) else { return };
         let (seq, prompts) = (target.seq, target.created.prompts.clone());
         self.prompts.edited = self.edited_at.get(&id).cloned().unwrap_or_default();
@@ -428,14 +456,22 @@ impl Control {
         for checkpoint in &mut self.checkpoints {
             if checkpoint.id() == id {
                 checkpoint.rolled_back = true;
-            } else if checkpoint.seq > seq && checkpoint.superseded_by.is_none() {
-                checkpoint.superseded_by = Some(id);
+            }
+            if checkpoint.seq > seq && checkpoint.superseded_by.is_none() {
+                (checkpoint.superseded_by, checkpoint.superseded_at) = (Some(id), Some(now));
+            } else if checkpoint.seq <= seq && checkpoint.superseded_at.is_some_and(|at| at > seq) {
+                (checkpoint.superseded_by, checkpoint.superseded_at) = (None, None);
             }
         }
         for compaction in &mut self.compactions {
             // One that was approved took effect after its own checkpoint.
             let is_of_it = compaction.made.checkpoint_id == Some(id) && compaction.approved.is_some();
-            compaction.rolled_back |= compaction.seq > seq || is_of_it;
+            if compaction.seq > seq || is_of_it {
+                compaction.rolled_back_at = compaction.rolled_back_at.or(Some(now));
+            } else if compaction.rolled_back_at.is_some_and(|at| at > seq) {
+                compaction.rolled_back_at = None;
+            }
+            compaction.rolled_back = compaction.rolled_back_at.is_some();
         }
     }
 
@@ -454,6 +490,7 @@ impl Control {
             flag: None,
             notes: None,
             rolled_back: false,
+            rolled_back_at: None,
         });
     }
 

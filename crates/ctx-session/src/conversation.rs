@@ -3,6 +3,7 @@
 //! One mapping serves `messages.jsonl`, the API, search and the model's context, so that every door shows the
 //! same messages with the same ids.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,28 @@ pub struct Message {
 }
 
 impl Message {
+    /// A line in the place of records that cannot be read: whoever reads the conversation is to know that something is
+    /// missing.
+    pub fn gap(missing: Range<u64>, time: Timestamp) -> Message {
+        let what = match missing.end.saturating_sub(missing.start) {
+            0 | 1 => format!("record {} is", missing.start),
+            _ => format!("records {} to {} are", missing.start, missing.end - 1),
+        };
+        let text = format!(
+            "[{what} damaged or lost here; `ctx doctor` names the place, `ctx repair` saves what it can]"
+        );
+        Message {
+            seq: missing.start,
+            // No message has it: ids begin with a time.
+            id: Ulid(u128::from(missing.start)),
+            run: RunId(Ulid(0)),
+            role: Role::System,
+            content: vec![Part::Text { text }],
+            time,
+            caller: None,
+        }
+    }
+
     /// Whether it only says that records are missing where it stands: it belongs to no run.
     pub fn is_gap(&self) -> bool {
         self.run.0 == Ulid(0)
@@ -359,10 +382,11 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
             superseded,
             restored,
             restored_call_ids,
+            elided_call_ids: elided,
             by: _,
         })) => {
             let by = checkpoint_id.0;
-            Some(Marks { superseded, restored, elided: &[], restored_calls: restored_call_ids, by })
+            Some(Marks { superseded, restored, elided, restored_calls: restored_call_ids, by })
         }
         Body::Session(SessionBody::Imported(import)) => {
             Some(marked(&import.superseded, &import.restored, import.import_id))

@@ -56,3 +56,10 @@ pub enum IssueAct {
         met: bool,
     },
 }
+
+impl IssueAct {
+    /// Whether the operator has to confirm it, whatever the policy allows: an agent asks for the end of its own work.
+    pub fn needs_operator(&self) -> bool {
+        matches!(self, IssueAct::Move { to: IssueStatus::Resolved | IssueStatus::Closed })
+    }
+}

@@ -64,8 +64,26 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
     entries: Arc<Vec<Entry>>,
+    /// What became of messages and of output when: what counted at an earlier record is found in it.
+    marks: Arc<Vec<Mark>>,
     /// How many of them do not count.
     superseded: usize,
+}
+
+/// A change of what counts, or of whose output is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    seq: u64,
+    id: Ulid,
+    kind: MarkKind,
+    /// Superseded or elided; otherwise it counts, or is shown, again.
+    is_gone: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MarkKind {
+    Message,
+    Output,
 }
 
 impl Ledger {
@@ -104,11 +122,15 @@ impl Ledger {
         let superseded: HashSet<&Ulid> = superseded.iter().collect();
         let restored: HashSet<&Ulid> = restored.iter().collect();
         let mut first = None;
+        let marks = Arc::make_mut(&mut self.marks);
+        let mark = |id, is_gone| Mark { seq: record.seq, id, kind: MarkKind::Message, is_gone };
         for entry in Arc::make_mut(&mut self.entries) {
             if restored.contains(&entry.id) {
                 entry.superseded_at = None;
+                marks.push(mark(entry.id, false));
             } else if superseded.contains(&entry.id) && entry.superseded_at.is_none() {
                 entry.superseded_at = Some(record.seq);
+                marks.push(mark(entry.id, true));
                 first = Some(first.map_or(entry.place, |place: u64| place.min(entry.place)));
             }
         }
@@ -124,12 +146,16 @@ impl Ledger {
         }
         let elided: HashSet<Ulid> = elided.iter().map(|call| call.0).collect();
         let restored: HashSet<Ulid> = restored.iter().map(|call| call.0).collect();
+        let marks = Arc::make_mut(&mut self.marks);
+        let mark = |id, is_gone| Mark { seq: record.seq, id, kind: MarkKind::Output, is_gone };
         for entry in Arc::make_mut(&mut self.entries) {
             let Some(output) = &mut entry.output else { continue };
             if restored.contains(&entry.id) {
                 output.elided_at = None;
+                marks.push(mark(entry.id, false));
             } else if elided.contains(&entry.id) {
                 output.elided_at.get_or_insert(record.seq);
+                marks.push(mark(entry.id, true));
             }
         }
     }
@@ -214,17 +240,34 @@ impl Ledger {
         outputs.filter(|output| !output.is_elided()).map(|output| output.saves).sum()
     }
 
-    /// What going back to the record `seq` changes.
+    /// What going back to the record `seq` changes: what counted and was shown then, counts and is shown again, and nothing
+    /// else.
     pub fn back_to(&self, seq: u64) -> Back {
-        let later = self.counting().filter(|entry| entry.seq > seq);
+        let gone = |kind: MarkKind| -> HashSet<Ulid> {
+            let before = self.marks.iter().filter(|mark| mark.kind == kind && mark.seq <= seq);
+            let newest: HashMap<Ulid, bool> = before.map(|mark| (mark.id, mark.is_gone)).collect();
+            newest.into_iter().filter(|(_, is_gone)| *is_gone).map(|(id, _)| id).collect()
+        };
+        let (superseded, elided) = (gone(MarkKind::Message), gone(MarkKind::Output));
+        let counted = |entry: &&Entry| entry.seq <= seq && !superseded.contains(&entry.id);
         let earlier = self.entries.iter().filter(|entry| entry.seq <= seq);
-        let is_later = |at: Option<u64>| at.is_some_and(|at| at > seq);
-        let gone = earlier.clone().filter(|entry| is_later(entry.superseded_at));
-        let elided = earlier.filter(|entry| is_later(entry.output.and_then(|output| output.elided_at)));
+        let is_elided = |entry: &&Entry| entry.output.is_some_and(|output| output.is_elided());
+        let ids = |calls: Vec<&Entry>| calls.into_iter().map(|entry| CallId(entry.id)).collect();
         Back {
-            superseded: later.map(|entry| entry.id).collect(),
-            restored: gone.map(|entry| entry.id).collect(),
-            restored_calls: elided.map(|entry| CallId(entry.id)).collect(),
+            superseded: self.counting().filter(|entry| !counted(entry)).map(|entry| entry.id).collect(),
+            restored: self
+                .entries
+                .iter()
+                .filter(|entry| entry.superseded_at.is_some() && counted(entry))
+                .map(|entry| entry.id)
+                .collect(),
+            restored_calls: ids(earlier
+                .clone()
+                .filter(|entry| is_elided(entry) && !elided.contains(&entry.id))
+                .collect()),
+            elided_calls: ids(earlier
+                .filter(|entry| entry.output.is_some() && !is_elided(entry) && elided.contains(&entry.id))
+                .collect()),
         }
     }
 }
@@ -236,6 +279,8 @@ pub struct Back {
     pub restored: Vec<Ulid>,
     /// Tool calls whose output is shown again.
     pub restored_calls: Vec<CallId>,
+    /// Tool calls whose output is elided again.
+    pub elided_calls: Vec<CallId>,
 }
 
 /// Of what a message is taken for, its text.

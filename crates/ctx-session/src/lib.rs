@@ -14,6 +14,7 @@ pub mod issue;
 pub mod ledger;
 pub mod limits;
 mod log_facts;
+pub mod model_name;
 pub mod name;
 pub mod overview;
 pub mod port;

@@ -5,6 +5,7 @@
 
 use crate::conversation;
 use crate::ids::{CheckpointId, CompactionId, IssueId, RunId, Ulid};
+use crate::log_facts::Missing;
 use crate::record::{
     Body, CheckpointBody, CompactionBody, Failure, MessageBody, PluginCost, Record, RunBody, RunKind,
     SessionBody, SessionMeta, StateName, Usage,
@@ -49,6 +50,8 @@ pub struct Overview {
     /// The imports that brought it in or added to it and were not taken back, oldest first.
     #[serde(default)]
     pub imports: Vec<Ulid>,
+    /// What its log has lost: set where records are missing, and nothing has repaired it.
+    pub missing: Option<Missing>,
 }
 
 /// What there is to pause at.
@@ -95,6 +98,7 @@ impl Overview {
             bound_issue: None,
             pause: Pause::default(),
             imports: meta.import().into_iter().collect(),
+            missing: None,
             meta,
         }
     }
@@ -102,6 +106,11 @@ impl Overview {
     /// The model the next run will use.
     pub fn model(&self) -> &str {
         self.model_override.as_deref().unwrap_or(&self.meta.model)
+    }
+
+    /// A record of this seq has come where another was due.
+    pub fn note_missing(&mut self, due: u64, seq: u64) {
+        Missing::note(&mut self.missing, due, seq);
     }
 
     pub fn apply(&mut self, record: &Record) {

@@ -10,7 +10,7 @@ use std::ops::Deref;
 use crate::control::{Checkpoint, Control};
 use crate::ids::{CallId, CheckpointId, MessageId, RunId, SessionId, Ulid};
 use crate::ledger::Ledger;
-use crate::log_facts::{Attaches, Missing};
+use crate::log_facts::Attaches;
 use crate::overview::Overview;
 use crate::record::{
     Body, Caller, CompactionBody, Failure, FinishReason, LimitHit, MessageBody, Record, RunBody, RunCreated,
@@ -141,8 +141,6 @@ pub struct Session {
     open_tools: BTreeMap<CallId, OpenTool>,
     /// The newest record that settled a tool.
     tool_settled: Option<u64>,
-    /// Records that are not in the log: how many, and the first.
-    missing: Option<Missing>,
     /// What the newest `state_changed` said; not the name of `state` only where a record is damaged.
     logged_state: StateName,
 }
@@ -162,8 +160,10 @@ pub(crate) struct OpenTool {
 impl Session {
     /// A session of which only the first record has been read.
     pub fn new(meta: SessionMeta, seq: u64, time: Timestamp) -> Session {
+        let mut overview = Overview::new(meta, time);
+        overview.note_missing(0, seq);
         Session {
-            overview: Overview::new(meta, time),
+            overview,
             state: State::Idle,
             next_seq: seq.saturating_add(1),
             attached: None,
@@ -178,7 +178,6 @@ impl Session {
             requests: Requests::default(),
             open_tools: BTreeMap::new(),
             tool_settled: None,
-            missing: (seq > 0).then_some(Missing { records: seq, since_seq: 0 }),
             logged_state: StateName::Idle,
         }
     }
@@ -276,11 +275,6 @@ impl Session {
         self.open_tools.get(&call).is_some_and(|tool| tool.caller.is_none())
     }
 
-    /// What the log has lost, if it is damaged.
-    pub fn missing(&self) -> Option<Missing> {
-        self.missing
-    }
-
     /// The state that someone who reads only the newest `state_changed` takes this session to be in.
     pub(crate) fn logged_state(&self) -> StateName {
         self.logged_state
@@ -288,7 +282,7 @@ impl Session {
 
     /// Moves the state by one record. Replaying a log is this in a loop.
     pub fn apply(&mut self, record: &Record) {
-        Missing::note(&mut self.missing, self.next_seq, record.seq);
+        self.overview.note_missing(self.next_seq, record.seq);
         self.next_seq = self.next_seq.max(record.seq.saturating_add(1));
         self.overview.apply(record);
         self.control.apply(record);
@@ -453,6 +447,7 @@ impl Session {
             wishes: RunWishes::default(),
         };
         self.push_run(&created, Some(user.message_id), record);
+        self.attaches.message();
     }
 
     /// A run that no message begins, or whose message is damaged.

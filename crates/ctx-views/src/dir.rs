@@ -59,7 +59,7 @@ impl RootDir {
     }
 
     /// The inode and the length of a file beneath the root.
-    pub(crate) fn identity(&self, relative: &Path) -> Result<(u64, u64), ViewError> {
+    pub fn identity(&self, relative: &Path) -> Result<(u64, u64), ViewError> {
         let wrong = |error| ViewError::io(&self.path.join(relative), "look at the file", error);
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let fd = rustix::fs::openat2(&*self.fd, relative, flags, Mode::empty(), BENEATH).map_err(wrong)?;

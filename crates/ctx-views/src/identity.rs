@@ -107,6 +107,7 @@ impl Place {
             cwd: "/".to_owned(),
             dir: None,
             workspace: None,
+            provider: None,
             model: String::new(),
             title: None,
             client: None,

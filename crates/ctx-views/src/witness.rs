@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use ctx_journal::{Journal, JournalError, LogPath};
+use ctx_session::model_name::provider;
 use ctx_session::record::{Context, RunBody, SessionBody, SessionMeta};
 use ctx_session::{Body, SessionId};
 
@@ -92,6 +93,7 @@ impl Sources<'_> {
             cwd,
             dir: meta.dir,
             workspace: None,
+            provider: provider(&meta.model).map(str::to_owned),
             model: meta.model,
             title: None,
             client: meta.client,

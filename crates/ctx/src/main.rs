@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod render;
 mod root;
+mod said;
 mod serve;
 mod sessions;
 mod shell_host;

@@ -145,9 +145,13 @@ pub fn unturned(line: &str) -> String {
     line.chars().map(|c| if turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
+/// One JSON object as a line.
+pub fn json_line(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| Failure::new(Code::Eio, error.to_string()))
+}
+
 /// One JSON object on a line of stdout.
 pub fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(value).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
-    writeln!(io::stdout(), "{text}")?;
+    writeln!(io::stdout(), "{}", json_line(value)?)?;
     Ok(())
 }

@@ -23,7 +23,7 @@ pub const DEFAULT_SESSION: &str = "default";
 pub struct Which {
     /// The agent (its current session), or a session: agent/name, an id or the beginning of an id [default: this
     /// directory's agent]
-    #[arg(value_name = "AGENT", default_value = HERE, hide_default_value = true)]
+    #[arg(value_name = "SESSION", default_value = HERE, hide_default_value = true)]
     pub agent: String,
     /// The agent's session, by name or id [default: the current one, else `default`]
     #[arg(short, long, value_name = "SESSION")]

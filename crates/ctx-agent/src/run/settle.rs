@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_session::command::{ApprovalAsk, Approved, FinishedTool, Progress, StartedTool};
+use ctx_session::issue::IssueAct;
 use ctx_session::port::{RunPort, Stopped};
 use ctx_session::record::{ApprovalOutcome, Approvals, BlobRef, ToolStatus};
 use ctx_session::{CallId, Code};
@@ -199,7 +200,12 @@ impl Desk<'_> {
             Err(error) => return Ok(Made::Failed(error)),
         };
         let Plan { subjects, diff, work } = plan;
-        let said = match self.permit(call, effects, &subjects, diff).await? {
+        let needs_operator = matches!(&work, Work::Issue(act) if act.needs_operator());
+        if needs_operator && let Err(refusal) = self.port.issue(IssueAct::Read).await? {
+            // Nobody is asked about an issue that is not there.
+            return Ok(Made::Failed(ToolError::new(refusal.code, refusal.message)));
+        }
+        let said = match self.permit(call, effects, needs_operator, &subjects, diff).await? {
             Ok(said) => said.unwrap_or_default(),
             Err(error) => return Ok(Made::Failed(error)),
         };
@@ -226,17 +232,18 @@ impl Desk<'_> {
             Work::Issue(act) => {
                 let told = self.port.issue(act).await?;
                 let told = told.map_err(|refusal| ToolError::new(refusal.code, refusal.message));
-                Ok(told.map(Output::from).into())
+                Ok(told.map(|text| noted(text.into(), &said)).into())
             }
         }
     }
 
     /// Whether the policy, and where it wants to be asked the operator, lets a call be made; with the operator's note, if
-    /// there is one.
+    /// there is one. What needs the operator is not allowed by a rule.
     async fn permit(
         self,
         call: &StartedTool,
         effects: Effects,
+        needs_operator: bool,
         subjects: &[String],
         diff: Option<String>,
     ) -> Result<Result<Option<String>, ToolError>, Stopped> {
@@ -244,7 +251,11 @@ impl Desk<'_> {
         let subject = subjects.first();
         let on = subject.map(|subject| format!(" on {subject}")).unwrap_or_default();
         let denied = |message| Ok(Err(ToolError::new(Code::Eacces, message)));
-        match (self.scope.policy.decide(tool, effects, subjects), self.scope.approvals) {
+        let verdict = match self.scope.policy.decide(tool, effects, subjects) {
+            Verdict::Allow if needs_operator => Verdict::Ask,
+            verdict => verdict,
+        };
+        match (verdict, self.scope.approvals) {
             (Verdict::Allow, _) | (Verdict::Ask, Some(Approvals::Allow)) => return Ok(Ok(None)),
             (Verdict::Deny, _) => return denied(format!("the policy denies {tool}{on}; do without it")),
             (Verdict::Ask, Some(Approvals::Deny) | None) => {}

@@ -66,7 +66,8 @@ impl Tool for Issue {
         ToolSpec {
             name: "issue".to_owned(),
             description: "Reads the issue that this session is bound to, marks one of its acceptance criteria as met or \
-                          not, or moves it to another status. When all criteria are met, ask for sign-off with checkpoint."
+                          not, or moves it to another status. When all criteria are met, ask for sign-off with checkpoint; a \
+                          transition to resolved or closed waits until the operator confirms it."
                 .to_owned(),
             schema: json!({
                 "type": "object",
@@ -95,6 +96,11 @@ impl Tool for Issue {
             Input::Transition { to } => IssueAct::Move { to },
             Input::Criterion { item, met } => IssueAct::Criterion { item, met },
         };
-        Ok(Plan::new(Vec::new(), Work::Issue(act)))
+        // Where the operator is asked, they see what for.
+        let subjects = match &act {
+            IssueAct::Move { to } => vec![to.as_str().to_owned()],
+            IssueAct::Read | IssueAct::Todo(_) | IssueAct::Criterion { .. } => Vec::new(),
+        };
+        Ok(Plan::new(subjects, Work::Issue(act)))
     }
 }

@@ -30,7 +30,7 @@ pub struct Compaction {
     pub after_estimate: f64,
     pub window_upper: f64,
     pub window_lower: f64,
-    /// What it superseded, or would; of a rejected one, what it would have.
+    /// What it superseded, or would while it waits. A rejected one supersedes nothing: see `proposed`.
     #[schema(value_type = Vec<String>)]
     pub superseded_message_ids: Vec<Ulid>,
     /// Tool calls that stay, but whose output the model is shown as a reference; likewise.
@@ -53,6 +53,19 @@ pub struct Compaction {
     pub checkpoint_id: Option<CheckpointId>,
     /// The session went back to before it: what it superseded counts again.
     pub rolled_back: bool,
+    /// What was proposed to the operator, where it was, whatever they made of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposed: Option<ProposedCompaction>,
+}
+
+/// What a compaction wanted to do before the operator decided on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProposedCompaction {
+    #[schema(value_type = Vec<String>)]
+    pub superseded_message_ids: Vec<Ulid>,
+    #[schema(value_type = Vec<String>)]
+    pub elided_call_ids: Vec<CallId>,
+    pub summary: Option<String>,
 }
 
 /// Compactions that are listed as one.

@@ -92,6 +92,9 @@ pub struct Metadata {
     pub summary: Option<ToolSummary>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// It only says that these records of the log are damaged or lost here; it belongs to no run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<super::Damage>,
     /// The subagent whose conversation it is part of; absent: the primary's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use ctx_api::http::{Handed, List, ModelNamed, Named, ProviderNamed, ToolNamed, Tried};
 use ctx_api::model;
-use ctx_session::{Code, Refusal};
+use ctx_session::{Code, Name, Refusal};
 
 use super::Api;
 use super::error::Answer;
@@ -41,6 +41,8 @@ pub trait Catalog: Send + Sync + 'static {
     fn primary(&self, project: &str) -> Option<String>;
     /// The primary group of a user of this machine. May ask another program.
     fn group_of(&self, uid: u32) -> Option<u32>;
+    /// Whether an agent's socket is there.
+    fn is_open(&self, agent: &Name) -> bool;
     /// Opens the sockets of agents that came and closes those of agents that went, now.
     fn settle(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }

@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::{
-    Aggregate, Compaction, CompactionApproval, CompactionChange, CompactionRow, List, NewCompaction, WentOn,
+    Aggregate, Compaction, CompactionApproval, CompactionChange, CompactionRow, List, NewCompaction,
+    ProposedCompaction, WentOn,
 };
 use ctx_engine::Caller;
 use ctx_session::command::CompactionEdits;
@@ -217,5 +218,10 @@ pub(super) fn shape(session_id: SessionId, kept: &Compacted) -> Compaction {
         operator_notes: kept.notes.clone(),
         checkpoint_id: made.checkpoint_id,
         rolled_back: kept.rolled_back,
+        proposed: made.proposed.then(|| ProposedCompaction {
+            superseded_message_ids: made.superseded_message_ids.clone(),
+            elided_call_ids: made.elided_call_ids.clone(),
+            summary: made.summary.clone(),
+        }),
     }
 }

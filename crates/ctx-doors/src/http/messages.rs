@@ -1,17 +1,17 @@
 //! The conversation: its messages page by page, and posting one.
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use ctx_api::http::{List, Message, MessagePart, Metadata, NewMessage, Posted};
-use ctx_engine::Post;
+use ctx_api::http::{Damage, List, Message, MessagePart, Metadata, NewMessage, Posted};
+use ctx_engine::{Met, Post};
 use ctx_session::command::RunWishes;
 use ctx_session::conversation::{self, Part};
 use ctx_session::record::{Body, MessageBody, Record, ToolBody};
-use ctx_session::{Refusal, Ulid};
+use ctx_session::{Refusal, Timestamp, Ulid};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -112,11 +112,35 @@ struct Page {
     met: bool,
 }
 
-/// A record that says a message of the page.
+/// A message of the page.
 struct Found {
-    record: Arc<Record>,
+    said: Said,
     superseded: bool,
     pinned: bool,
+}
+
+enum Said {
+    /// A record says it.
+    By(Arc<Record>),
+    /// Records that say nothing any more: they are lost.
+    Lost(Range<u64>, Timestamp),
+}
+
+impl Found {
+    fn seq(&self) -> u64 {
+        match &self.said {
+            Said::By(record) => record.seq,
+            Said::Lost(lost, _) => lost.start,
+        }
+    }
+
+    fn message(&self) -> Option<Message> {
+        let message = match &self.said {
+            Said::By(record) => shape(record)?,
+            Said::Lost(lost, time) => gap(lost.clone(), *time),
+        };
+        Some(Message { superseded: self.superseded, pinned: self.pinned, ..message })
+    }
 }
 
 impl Page {
@@ -133,7 +157,20 @@ impl Page {
         })
     }
 
-    fn take(&mut self, record: &Arc<Record>) -> ControlFlow<()> {
+    fn take(&mut self, met: Met<'_>) -> ControlFlow<()> {
+        match met {
+            Met::Record(record) => self.take_record(record),
+            Met::Lost(lost, time) => {
+                let id = conversation::Message::gap(lost.clone(), time).id;
+                self.pass(lost.start, Some(id), false, |page| {
+                    let said = Said::Lost(lost, time);
+                    page.found.push_back(Found { said, superseded: false, pinned: false });
+                })
+            }
+        }
+    }
+
+    fn take_record(&mut self, record: &Arc<Record>) -> ControlFlow<()> {
         // A mark comes after what it marks, so it is met before; of two marks the newer one holds.
         for (ids, superseded) in [
             (conversation::superseded_ids(&record.body), true),
@@ -147,20 +184,30 @@ impl Page {
             self.pinned.entry(pin.message_id).or_insert(pin.pinned);
         }
         let said = conversation::said_id(&record.body);
+        let is_result = matches!(record.body, Body::Tool(ToolBody::Finished(_)));
+        self.pass(record.seq, said, is_result, |page| page.keep(record, said))
+    }
+
+    /// Goes by a message, or by what is none, and keeps it where it is on the page.
+    fn pass(
+        &mut self,
+        seq: u64,
+        said: Option<Ulid>,
+        is_result: bool,
+        keep: impl FnOnce(&mut Page),
+    ) -> ControlFlow<()> {
         match self.way {
             Way::After(place) => {
                 let is_place = match place {
-                    Place::Seq(seq) => record.seq <= seq,
+                    Place::Seq(place) => seq <= place,
                     // A tool's result has the id of its call: what follows the call is new.
-                    Place::Message(id) => {
-                        said == Some(id) && !matches!(record.body, Body::Tool(ToolBody::Finished(_)))
-                    }
+                    Place::Message(id) => said == Some(id) && !is_result,
                 };
                 if is_place {
                     self.met = true;
                     return ControlFlow::Break(());
                 }
-                self.keep(record, said);
+                keep(self);
                 if self.found.len() > self.limit + 1 {
                     self.found.pop_front();
                 }
@@ -168,7 +215,7 @@ impl Page {
             Way::Before(place) => {
                 let passed = match place {
                     None => true,
-                    Some(Place::Seq(seq)) => record.seq < seq,
+                    Some(Place::Seq(place)) => seq < place,
                     Some(Place::Message(_)) => self.met,
                 };
                 if let (Some(Place::Message(id)), Some(said)) = (place, said) {
@@ -176,7 +223,7 @@ impl Page {
                 }
                 if passed {
                     self.met = true;
-                    self.keep(record, said);
+                    keep(self);
                 }
                 if self.found.len() > self.limit {
                     return ControlFlow::Break(());
@@ -191,7 +238,7 @@ impl Page {
         let superseded = self.superseded.get(&said).copied().unwrap_or(false);
         if !superseded || self.with_superseded {
             let pinned = self.pinned.get(&said).copied().unwrap_or(false);
-            self.found.push_back(Found { record: record.clone(), superseded, pinned });
+            self.found.push_back(Found { said: Said::By(record.clone()), superseded, pinned });
         }
     }
 
@@ -211,25 +258,22 @@ impl Page {
                 if more {
                     self.found.pop_front();
                 }
-                self.found.front().map(|found| format!("a{}", found.record.seq))
+                self.found.front().map(|found| format!("a{}", found.seq()))
             }
             Way::Before(_) => {
                 if more {
                     self.found.pop_back();
                 }
-                self.found.back().map(|found| format!("b{}", found.record.seq))
+                self.found.back().map(|found| format!("b{}", found.seq()))
             }
         };
-        let shown = |Found { record, superseded, pinned }: &Found| {
-            Some(Message { superseded: *superseded, pinned: *pinned, ..shape(record)? })
-        };
-        let items = self.found.iter().rev().filter_map(shown).collect();
+        let items = self.found.iter().rev().filter_map(Found::message).collect();
         Ok(List { items, next: next.filter(|_| more) })
     }
 }
 
 /// The message that a record says, as the API shows it; the session knows whether it counts and is pinned.
-pub(super) fn shape(record: &Record) -> Option<Message> {
+pub fn shape(record: &Record) -> Option<Message> {
     let mut said = conversation::said(record)?;
     let part = |part| match part {
         Part::Text { text } => MessagePart::Text { text },
@@ -253,6 +297,23 @@ pub(super) fn shape(record: &Record) -> Option<Message> {
         pinned: false,
         metadata: metadata(record),
     })
+}
+
+/// What stands in the place of records that are lost.
+fn gap(lost: Range<u64>, time: Timestamp) -> Message {
+    let damage = Damage { lines: lost.end.saturating_sub(lost.start), since_seq: lost.start };
+    let said = conversation::Message::gap(lost, time);
+    Message {
+        id: said.id,
+        run_id: said.run,
+        role: said.role,
+        content: said.text(),
+        parts: Vec::new(),
+        created_at: said.time.as_millis(),
+        superseded: false,
+        pinned: false,
+        metadata: Metadata { seq: said.seq, damage: Some(damage), ..Metadata::default() },
+    }
 }
 
 /// What a record knows besides its text.

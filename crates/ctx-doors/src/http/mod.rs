@@ -56,6 +56,7 @@ pub use access::Access;
 pub use catalog::{Catalog, Told};
 pub use error::ApiError;
 pub use gate::Hosts;
+pub use messages::shape as message_of;
 pub use terminals::shown_terminal;
 
 use crate::seats::{Seat, Seats};

@@ -162,6 +162,12 @@ async fn shape(api: &Api, project: ProjectView) -> Project {
         None => None,
     };
     let state = if project.problems.is_empty() { ProjectState::Ready } else { ProjectState::Invalid };
+    // What is ready can be talked to: its file may have been put right just now.
+    if let (ProjectState::Ready, Some(agent)) = (state, &agent)
+        && !api.catalog.is_open(agent)
+    {
+        api.catalog.settle().await;
+    }
     let (dsl_hash, dsl_snapshot) = project.dsl.map(|dsl| (dsl.hash, dsl.snapshot)).unzip();
     Project {
         id: project.slug,

@@ -195,11 +195,6 @@ fn space(scope: Scope, space: Option<&str>) -> Result<Option<Name>, Refusal> {
 pub(super) async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Session> {
     let (summary, details) = api.engine.show(caller, id).await?;
     let mut shown = shape(&summary, &details);
-    if details.missing.is_none() {
-        // Where even that cannot be read, the state says so.
-        let read = api.engine.look(caller, id).await.ok();
-        shown.damage = read.and_then(|session| session.missing()).map(damage);
-    }
     projects::mark_stale(api, [&mut shown]).await;
     Ok(shown)
 }
@@ -331,7 +326,7 @@ pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
         project: meta.project.clone(),
         agent: meta.agent.clone(),
         state: details.state.name(),
-        damage: details.missing.flatten().map(damage),
+        damage: details.missing.map(damage),
         failure,
         failing: summary.failing.clone(),
         cwd: summary.cwd.clone(),

@@ -112,7 +112,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         Body::Run(RunBody::Context(context)) => one(Frame::Start {
             id,
             run: context.turn_id.to_string(),
-            model: context.model.clone(),
+            model: ctx_api::model::in_api(&context.model),
             session,
             session_id: named.id.to_string(),
         }),

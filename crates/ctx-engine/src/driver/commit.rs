@@ -40,6 +40,7 @@ impl Driver {
             }
             Err(error) => {
                 tracing::error!(session = %self.id, %error, "a commit panicked; the log is taken up again");
+                self.inner.note_panic(self.id);
                 self.lost = true;
                 Err(self.lost_refusal())
             }

@@ -1,15 +1,18 @@
 //! How a driver comes and goes: loading a session, or making a new one, and unloading it when nobody needs it.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use ctx_journal::{Journal, JournalError, LogPath, Owner, lock};
 use ctx_session::record::{Failure, SessionBody, SessionMeta};
 use ctx_session::{Body, Code, Record, Refusal, SessionId, Timestamp};
 use ctx_views::identity::{Identity, first};
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{Driver, DriverLink, MAILBOX, Mail, Next};
+use crate::broken::{Broken, failure_of};
 use crate::core::{Core, journal_refusal};
 use crate::live::Live;
 use crate::paths::Shelf;
@@ -22,6 +25,8 @@ pub(crate) enum Begin {
     Create { meta: Arc<SessionMeta>, owner: Owner, time: Timestamp, made: Made },
     /// One whose log is there.
     Open,
+    /// One on which drivers have panicked again and again: it is failed.
+    Fail { failure: Failure },
     /// One that is over, and whose name is used again: its directory is renamed, and it is loaded only if someone asks for
     /// it meanwhile.
     Rename { done: Made },
@@ -46,6 +51,16 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
                 (Some(made), loaded)
             }
             Begin::Open => (None, blocking(&inner, id, move |inner| open(inner, id)).await),
+            Begin::Fail { failure } => {
+                let why = failure.clone();
+                let failed = blocking(&inner, id, move |inner| fail(inner, id, why)).await;
+                let broken = |refusal| {
+                    tracing::error!(session = %id, %refusal, "that a session has failed cannot be written");
+                    inner.break_down(id, Broken::Driver, failure)
+                };
+                inner.forget_panics(id);
+                (None, failed.map_err(broken))
+            }
             Begin::Rename { done } => {
                 let renamed = blocking(&inner, id, move |inner| inner.rename_directory(id)).await;
                 let _ = done.send(renamed.map(drop));
@@ -60,11 +75,21 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
                 if made.is_some() {
                     inner.news.created(&core.session.meta);
                 }
-                let driver = Driver::new(inner, id, task_link, mailbox, core);
+                // Not the link itself: a driver leaves only when nobody else has it.
+                let live = task_link.live.clone();
+                let driver = Driver::new(inner.clone(), id, task_link, mailbox, core);
                 if let Some(made) = made {
                     let _ = made.send(Ok(()));
                 }
-                driver.run().await
+                if AssertUnwindSafe(driver.run()).catch_unwind().await.is_err() {
+                    tracing::error!(session = %id, "a driver panicked; its session is taken up again");
+                    inner.note_panic(id);
+                    if let Some(live) = live.get() {
+                        live.lose();
+                    }
+                    inner.slots.broadcast();
+                    take_up_again(&inner, id);
+                }
             }
             Err(refusal) => {
                 match made {
@@ -83,6 +108,9 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
 
 /// Until it can be loaded, whoever looks at the session is told why it cannot.
 fn show_failing(inner: &Inner, id: SessionId, refusal: &Refusal) {
+    if inner.registry.get(id).is_some_and(|summary| summary.broken.is_some()) {
+        return;
+    }
     let reason = if refusal.code == Code::Enospc { "disk_full" } else { "log_unusable" };
     let failure = Failure { code: refusal.code, reason: reason.to_owned(), message: refusal.message.clone() };
     inner.registry.update(id, |summary| summary.failing = Some(failure));
@@ -93,9 +121,10 @@ async fn blocking<T: Send + 'static>(
     id: SessionId,
     load: impl FnOnce(&Inner) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let inner = inner.clone();
-    let loaded = tokio::task::spawn_blocking(move || load(&inner)).await;
+    let loading = inner.clone();
+    let loaded = tokio::task::spawn_blocking(move || load(&loading)).await;
     loaded.unwrap_or_else(|error| {
+        inner.note_panic(id);
         tracing::error!(session = %id, %error, "loading a session panicked");
         Err(Refusal::new(Code::Eio, format!("session {id} cannot be loaded: {error}")))
     })
@@ -124,10 +153,8 @@ fn open(inner: &Inner, id: SessionId) -> Result<Core, Refusal> {
     let owner = inner.owner_of(&summary.meta);
     let files = dir.and_then(|dir| inner.open_files(&dir, owner));
     let now = inner.fresh.now();
-    let at = log.clone();
     let mut core = Core::open(journal, log, now, &identity.meta, files, inner.behind_of(&summary.meta))
-        .inspect_err(|error| forget_if_gone(inner, id, &at, error))
-        .map_err(|error| journal_refusal(&error))?;
+        .map_err(|error| cannot_open(inner, id, &error))?;
     if lock(&inner.lost).contains(&id) {
         // Before anything is written that would be told as the next.
         inner.behind.reopened(core.log());
@@ -183,13 +210,25 @@ fn identify(inner: &Inner, id: SessionId, log: &LogPath, summary: &Summary) -> R
     Err(Refusal::new(Code::Enoent, message))
 }
 
-/// Someone removed the session's directory: its name is free again for the next message.
-fn forget_if_gone(inner: &Inner, id: SessionId, log: &LogPath, error: &JournalError) {
-    if matches!(error, JournalError::NotThere { .. }) {
-        tracing::warn!(session = %id, %error, "a session's log is missing; the session is removed from the registry");
-        inner.registry.remove(id);
-        inner.behind.gone(log);
+/// A log that is gone, or that cannot be read at all, fails its session: its name is free again for the next message.
+fn cannot_open(inner: &Inner, id: SessionId, error: &JournalError) -> Refusal {
+    match failure_of(id, error) {
+        Some(failure) => inner.break_down(id, Broken::Log, failure),
+        None => journal_refusal(error),
     }
+}
+
+/// Loads a session and writes down that it has failed.
+fn fail(inner: &Inner, id: SessionId, failure: Failure) -> Result<Core, Refusal> {
+    let mut core = open(inner, id)?;
+    {
+        let mut ids = inner.fresh.ids();
+        core.fail(failure, inner.fresh.now(), &mut ids, &inner.limits)
+            .map_err(|error| error.refusal().clone())?;
+    }
+    inner.registry.update(id, |summary| summary.follow(&core.session));
+    inner.news.ended(&core.session.meta);
+    Ok(core)
 }
 
 /// A connection that recovery let go of, in case it is still there: it comes again.
@@ -277,6 +316,7 @@ impl Driver {
         }
         let Driver { inner, mailbox, core, .. } = self;
         if inner.forget_if(self.id, |link| is_unused(link, mailbox), || drop(core.take())) {
+            inner.forget_panics(self.id);
             return Next::Exit;
         }
         self.idle_since = Instant::now();

@@ -284,7 +284,10 @@ impl Driver {
         let command = Command::FinishRun { run, outcome: outcome.clone(), partial };
         match self.perform_now(command).await {
             Ok(Answer::Held) => self.hold_outcome(outcome),
-            Ok(answer) => self.work_is_over(&answer),
+            Ok(answer) => {
+                self.inner.forget_panics(self.id);
+                self.work_is_over(&answer);
+            }
             Err(_) if self.lost => {}
             Err(refusal) => {
                 tracing::error!(session = %self.id, %run, %refusal, "the end of a run waits for room");

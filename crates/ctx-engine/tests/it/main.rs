@@ -4,6 +4,7 @@
 mod audit;
 mod clock;
 mod control;
+mod failed;
 mod names;
 mod projects;
 mod races;

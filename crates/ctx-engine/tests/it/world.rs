@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ctx_engine::port::{Job, NoProjects, Prepare, Prepared, ProjectFiles, Worker};
+use ctx_engine::port::{Job, NoProjects, Prepare, Prepared, ProcessAct, ProjectFiles, Worker};
 use ctx_engine::{Caller, Clock, Engine, Fresh, NewSession, Parts, Post, Posted};
 use ctx_journal::FileJournal;
 use ctx_journal::sim::SimDisk;
@@ -34,6 +34,8 @@ pub struct World {
     pub engine: Engine,
     /// Lets workers go on that wait for it.
     pub go: Arc<Notify>,
+    /// Whoever touches a session's processes panics.
+    pub breaks: Arc<AtomicBool>,
 }
 
 /// A clock that stands where it was set.
@@ -95,12 +97,12 @@ impl World {
         root: Option<RootDir>,
         project_files: Arc<dyn ProjectFiles>,
     ) -> World {
-        let go = Arc::new(Notify::new());
+        let (go, breaks) = (Arc::new(Notify::new()), Arc::<AtomicBool>::default());
         let parts = Parts {
             journal: Arc::new(FileJournal::new(Arc::new(disk.clone()))),
             memory: Arc::new(FileJournal::in_memory()),
             root,
-            worker: Arc::new(Hands { go: go.clone() }),
+            worker: Arc::new(Hands { go: go.clone(), breaks: breaks.clone() }),
             project_files,
             spaces: Arc::new(ctx_engine::NoSpaces),
             workspace: None,
@@ -112,7 +114,7 @@ impl World {
         };
         let engine = Engine::new(parts);
         engine.start().await.unwrap();
-        World { disk, clock, engine, go }
+        World { disk, clock, engine, go, breaks }
     }
 
     pub async fn session(&self, name: &str) -> SessionId {
@@ -202,9 +204,15 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
 /// anything else it repeats.
 struct Hands {
     go: Arc<Notify>,
+    breaks: Arc<AtomicBool>,
 }
 
 impl Worker for Hands {
+    fn processes(&self, _: SessionId, _: ProcessAct) -> BoxFuture<'static, ()> {
+        assert!(!self.breaks.load(Ordering::SeqCst), "broken, as the test wants it");
+        Box::pin(std::future::ready(()))
+    }
+
     fn prepare(&self, ask: &Prepare) -> Result<Prepared, Refusal> {
         let prompt = ask.prompts.first().map_or("be brief", |(_, text)| text.as_str()).to_owned();
         // Not the hash that the journal would give it, but another for another text.

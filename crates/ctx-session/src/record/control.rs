@@ -135,6 +135,9 @@ pub struct RolledBack {
     /// Tool calls whose output a compaction after the checkpoint had elided, which is shown again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restored_call_ids: Vec<CallId>,
+    /// Tool calls whose output was elided at the checkpoint, which was shown again meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elided_call_ids: Vec<CallId>,
 }
 
 /// What made a compaction happen.

@@ -66,6 +66,10 @@ pub struct SessionMeta {
     /// What the agent has as its workspace, where no project file says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
+    /// The provider of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    #[serde(with = "crate::model_name")]
     pub model: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,

@@ -14,6 +14,7 @@ use crate::word_enum::word_enum;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
     pub turn_id: RunId,
+    #[serde(with = "crate::model_name")]
     pub model: String,
     pub cwd: String,
     #[serde(default)]
@@ -129,6 +130,7 @@ pub enum RunNet {
 pub struct AssistantStarted {
     pub turn_id: RunId,
     pub message_id: MessageId,
+    #[serde(with = "crate::model_name")]
     pub model: String,
     pub step: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,6 +22,7 @@ pub struct SubagentSpawned {
     /// The call of the primary that asked for it.
     pub call_id: CallId,
     pub name: String,
+    #[serde(with = "crate::model_name")]
     pub model: String,
     /// What it is to do: the first message of its conversation.
     pub prompt: String,

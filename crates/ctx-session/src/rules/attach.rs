@@ -4,7 +4,7 @@ use super::{answer, busy};
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect};
 use crate::ids::Ulid;
-use crate::log_facts::ATTACHES_MAX;
+use crate::log_facts::{ATTACHES_BETWEEN_MAX, ATTACHES_MAX};
 use crate::record::{Attached, Body, DetachReason, Detached, SessionBody};
 use crate::session::{Attachment, Session};
 use crate::time::Timestamp;
@@ -21,6 +21,12 @@ pub(super) fn attach(
     if session.attaches.lately(now) >= ATTACHES_MAX {
         let message =
             format!("{ATTACHES_MAX} clients have attached within a minute; wait, then attach again");
+        return Err(Refusal::new(Code::Eagain, message));
+    }
+    if session.attaches.since_message() >= ATTACHES_BETWEEN_MAX {
+        let message = format!(
+            "{ATTACHES_BETWEEN_MAX} clients have attached since the last message; post one, or observe"
+        );
         return Err(Refusal::new(Code::Eagain, message));
     }
     let mut records = Vec::new();

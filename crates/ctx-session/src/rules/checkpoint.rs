@@ -253,12 +253,8 @@ pub(super) fn rollback(
         }
         State::Ended | State::Failed(_) => return Err(over(session)),
     }
-    if let Some(other) = target.superseded_by {
-        let message = format!("this checkpoint was superseded by a rollback to {other}");
-        return Err(busy(&message));
-    }
     let from = session.state.name();
-    let Back { mut superseded, restored, restored_calls } = session.ledger.back_to(target.seq);
+    let Back { mut superseded, restored, restored_calls, elided_calls } = session.ledger.back_to(target.seq);
     let mut records = Vec::new();
     let mut effects = Vec::new();
     if let Some(run) = session.current_run() {
@@ -284,6 +280,7 @@ pub(super) fn rollback(
         superseded,
         restored,
         restored_call_ids: restored_calls,
+        elided_call_ids: elided_calls,
     })));
     if from != StateName::Idle {
         let is_reject = waiting.is_some() && at.is_some_and(|at| at.id() == id);

@@ -2,6 +2,7 @@
 
 use crate::command::{Answer, Decision};
 use crate::ids::SessionId;
+use crate::model_name::provider;
 use crate::name::Name;
 use crate::record::{Body, Scope, SessionBody, SessionMeta, Workspace};
 use crate::request::RequestKey;
@@ -51,6 +52,7 @@ pub fn create(create: Create) -> Decision {
         cwd: create.cwd,
         dir: create.dir,
         workspace: create.workspace,
+        provider: provider(&create.model).map(str::to_owned),
         model: create.model,
         title: None,
         client: create.client,

@@ -326,7 +326,7 @@ pub(super) fn settle(
             turn_id: run.id,
             code: failure.code,
             reason: failure.reason.clone(),
-            message: failure.message.clone(),
+            message: with_edit(session, failure),
             duration_ms,
         })),
         Outcome::Cancelled { reason, by } => Body::Run(RunBody::Cancelled(Cancelled {
@@ -337,6 +337,18 @@ pub(super) fn settle(
         })),
     });
     records
+}
+
+/// Why a run failed; one that fails before any answer under prompts that were just edited says that they were.
+fn with_edit(session: &Session, failure: &crate::record::Failure) -> String {
+    let message = &failure.message;
+    match session.control.just_edited {
+        // What the daemon itself broke off is not the prompt's fault.
+        Some(checkpoint) if failure.code != Code::Eintr => {
+            format!("{message} (the prompt was edited at checkpoint {checkpoint}, just before)")
+        }
+        Some(_) | None => message.clone(),
+    }
 }
 
 /// Asks a run to stop. Its end comes as `FinishRun`, so that a run which ends by itself meanwhile wins.

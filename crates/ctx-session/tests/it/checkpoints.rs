@@ -304,12 +304,56 @@ fn rollback_to_an_old_checkpoint_supersedes_those_in_between() {
     assert_eq!(superseded, [None, Some("k1".to_owned()), Some("k1".to_owned())]);
     assert_eq!(world.counting(), ["m1"]);
     expect![[r#"
-        rollback k2: refused EBUSY this checkpoint was superseded by a rollback to 01M7EWN3PGE6XN9P6H06TVJ0M0
-        rollback k3: refused EBUSY this checkpoint was superseded by a rollback to 01M7EWN3PGE6XN9P6H06TVJ0M0
         resume k2: refused EBUSY the session is no longer paused at this checkpoint
         rollback k1: idle | rolled_back | - | k1
     "#]]
-    .assert_eq(&play(&mut world, "rollback k2; rollback k3; resume k2; rollback k1"));
+    .assert_eq(&play(&mut world, "resume k2; rollback k1"));
+}
+
+#[test]
+fn a_superseded_checkpoint_can_be_gone_back_to_and_brings_back_what_counted_then() {
+    let mut world = scene(
+        "post; pause; resume k1; progress text=a calls; pause; resume k2; progress text=b calls; pause; rollback k1",
+    );
+    let superseded = |world: &World| -> Vec<bool> {
+        world.session.control.checkpoints.iter().map(|c| c.superseded_by.is_some()).collect()
+    };
+    assert_eq!((world.counting(), superseded(&world)), (vec!["m1".to_owned()], vec![false, true, true]));
+    play(&mut world, "post; progress text=other; finish done");
+    for (to, counting, left) in [
+        ("k3", &["m1", "a1", "a2"][..], [false, false, false]),
+        ("k2", &["m1", "a1"], [false, false, true]),
+        ("k1", &["m1"], [false, true, true]),
+        ("k3", &["m1", "a1", "a2"], [false, false, false]),
+    ] {
+        play(&mut world, &format!("rollback {to}"));
+        assert_eq!(
+            (world.counting(), superseded(&world)),
+            (counting.iter().map(|s| (*s).to_owned()).collect(), left.to_vec()),
+            "{to}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_fails_right_after_a_prompt_was_edited_says_so() {
+    let message = |script: &str| -> String {
+        let world = scene(script);
+        let failed = world.records.iter().rev().find_map(|record| match &record.body {
+            Body::Run(RunBody::Failed(failed)) => Some(failed.message.clone()),
+            _ => None,
+        });
+        failed.unwrap()
+    };
+    let edited = message("post; pause; edit-prompt k1; resume k1; finish failed");
+    assert!(edited.contains("(the prompt was edited at checkpoint "), "{edited}");
+    for script in [
+        "post; pause; resume k1; finish failed",
+        "post; pause; edit-prompt k1; resume k1; progress text=fine calls; finish failed",
+        "post; pause; edit-prompt k1; resume k1; progress text=fine; finish done; post; finish failed",
+    ] {
+        assert!(!message(script).contains("edited"), "{script}");
+    }
 }
 
 #[test]

@@ -266,6 +266,7 @@ fn checkpoint_samples() -> Vec<Body> {
             superseded: vec![small_id("m2"), small_id("t1")],
             restored: vec![small_id("m1")],
             restored_call_ids: vec![CallId(small_id("t2"))],
+            elided_call_ids: vec![CallId(small_id("t3"))],
         })),
         Body::Checkpoint(CheckpointBody::RolledBack(RolledBack {
             checkpoint_id,
@@ -273,6 +274,7 @@ fn checkpoint_samples() -> Vec<Body> {
             superseded: Vec::new(),
             restored: Vec::new(),
             restored_call_ids: Vec::new(),
+            elided_call_ids: Vec::new(),
         })),
     ]
 }

@@ -6,9 +6,9 @@ use ctx_session::record::{
     Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
     Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
     ImportUndone, Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded,
-    ReasoningFinished, Redact, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody, SessionMeta,
-    SessionRenamed, Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary,
-    Trigger, Usage, User, Workspace,
+    ReasoningFinished, Redact, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody,
+    SessionMeta, SessionRenamed, Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus,
+    ToolSummary, Trigger, Usage, User, Workspace,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use expect_test::expect;
@@ -38,6 +38,7 @@ fn meta() -> SessionMeta {
         cwd: "/work".to_owned(),
         dir: None,
         workspace: None,
+        provider: None,
         model: "debug/echo".to_owned(),
         title: None,
         client: None,
@@ -55,6 +56,7 @@ fn full_meta() -> SessionMeta {
         scope: Scope::Shared,
         space: Some(name("team")),
         agent: Some(name("coder")),
+        provider: Some("debug".to_owned()),
         title: Some("Ti\"tle".to_owned()),
         client: Some("cli".to_owned()),
         dir: Some("/home/op/src".to_owned()),

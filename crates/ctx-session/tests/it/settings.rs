@@ -3,6 +3,7 @@
 use expect_test::expect;
 
 use crate::script::{check, play, scene};
+use crate::world::World;
 
 #[test]
 fn a_session_can_be_renamed_in_every_state_and_the_latest_title_wins() {
@@ -111,6 +112,23 @@ fn one_connection_is_attached_and_a_second_gets_a_conflict() {
             attach c2: idle | attached | - | done
         "#]],
     );
+}
+
+#[test]
+fn a_log_grows_by_what_is_said_and_not_by_who_looks_on() {
+    let mut world = scene("post; finish done");
+    let attach = |world: &mut World| {
+        let told = play(world, "attach c1");
+        play(world, "detach c1");
+        !told.contains("refused")
+    };
+    let attached = (0..6_000).filter(|_| attach(&mut world)).count();
+    assert_eq!(attached, 5_000);
+    assert!(
+        play(&mut world, "attach c1").contains("EAGAIN 5000 clients have attached since the last message")
+    );
+    play(&mut world, "post; finish done");
+    assert!(attach(&mut world), "the next message makes room");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ctx_journal::LogPath;
 use ctx_session::Name;
+use ctx_session::record::Failure;
 
 use super::issues::{self, Issues};
 use super::stretch::{Part, Put, Stretch};
@@ -35,6 +36,8 @@ pub(super) enum Work {
     },
     Removed(LogPath),
     Missing(Vec<LogPath>),
+    /// A session has failed, and its log does not say so.
+    Broken(LogPath, Failure),
     Issues(Issues),
     /// These projects are all there are.
     Projects(Vec<Name>),

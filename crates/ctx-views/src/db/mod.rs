@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use ctx_journal::{Entry, Journal, JournalError, LogPath};
 use ctx_session::project::Project;
-use ctx_session::record::SessionMeta;
+use ctx_session::record::{Failure, SessionMeta};
 use ctx_session::{Code, IssueId, Record, SessionId};
 use rusqlite::Connection;
 
@@ -43,7 +43,7 @@ pub use query::pages::{MessageItem, MessagesQuery, RunItem, ToolCallItem};
 pub use query::search::{Hit, Piece, RANKED_TOGETHER, SearchQuery, SearchSort, SessionHits};
 pub use query::standing::{KnownLog, mark_unread};
 pub use query::stats::{Stats, StatsQuery, ToolStats};
-pub use query::{IndexReader, Page, Queries, Viewer};
+pub use query::{Flawed, IndexReader, Page, Queries, Viewer};
 pub use schema::{Remade, SCHEMA_VERSION};
 pub use store::OUTPUT_BYTES;
 use stretch::{Part, Seen, Stretch};
@@ -259,8 +259,13 @@ impl IndexDb {
 
     /// Shows the records of a commit, within 200 ms. Never waits: see the module.
     pub fn committed(&self, log: &LogPath, id: SessionId, records: &[Record]) {
+        self.committed_to(log, id, records, 0);
+    }
+
+    /// The same, where it is known at which byte of the log the commit ends; 0: it is not.
+    pub fn committed_to(&self, log: &LogPath, id: SessionId, records: &[Record], end: u64) {
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return };
-        let seen = Seen { inode: 0, bytes: 0, seq: last.seq, time: last.time, print: Print::of(last) };
+        let seen = Seen { inode: 0, bytes: end, seq: last.seq, time: last.time, print: Print::of(last) };
         self.shared.desk.push(Work::Stretch(Stretch {
             log: log.clone(),
             id: Some(id),
@@ -269,6 +274,7 @@ impl IndexDb {
             from: first.seq,
             next: last.seq + 1,
             records: records.to_vec(),
+            lost: Vec::new(),
             seen: Some(seen),
             start_over: false,
             is_last: false,
@@ -295,6 +301,7 @@ impl IndexDb {
             from: next,
             next,
             records: Vec::new(),
+            lost: Vec::new(),
             seen,
             start_over: false,
             is_last: false,
@@ -305,6 +312,11 @@ impl IndexDb {
     /// A session's log turned out to be gone.
     pub fn missing(&self, log: &LogPath) {
         self.shared.desk.push(Work::Missing(vec![log.clone()]));
+    }
+
+    /// A session has failed in a way that its log does not tell, until more of the log is read. Never waits.
+    pub fn broken(&self, log: &LogPath, failure: Failure) {
+        self.shared.desk.push(Work::Broken(log.clone(), failure));
     }
 
     /// Shows an issue as its project has it now. Never waits, as above; who calls holds the project still.

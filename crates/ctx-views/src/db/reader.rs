@@ -2,7 +2,7 @@
 //! writer in stretches. They come when there is something to read, and go when there is not.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -258,6 +258,8 @@ struct Reading<'a> {
     /// No record from here on.
     until: u64,
     records: Vec<Record>,
+    /// What the log lacks of that.
+    lost: Vec<Range<u64>>,
     bytes: usize,
     /// The last record that was read, and where it ends.
     last: Option<(Entry, u64)>,
@@ -282,6 +284,7 @@ impl<'a> Reading<'a> {
             next: from,
             until: u64::MAX,
             records: Vec::new(),
+            lost: Vec::new(),
             bytes: 0,
             last: None,
             expected: None,
@@ -315,7 +318,10 @@ impl<'a> Reading<'a> {
             self.next = self.until;
             return ControlFlow::Break(());
         }
-        self.next = entry.seq + 1;
+        if entry.seq > self.next {
+            self.lost.push(self.next..entry.seq);
+        }
+        self.next = entry.seq_after();
         self.bytes += entry.text.len();
         self.records.extend(record_of(&entry));
         self.last = Some((entry, end));
@@ -341,6 +347,7 @@ impl<'a> Reading<'a> {
             from: self.from,
             next: self.next,
             records: std::mem::take(&mut self.records),
+            lost: std::mem::take(&mut self.lost),
             seen: self.last.as_ref().map(|(entry, end)| self.seen(entry, *end)),
             start_over: std::mem::take(&mut self.start_over),
             is_last,

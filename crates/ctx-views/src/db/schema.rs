@@ -9,7 +9,8 @@
 //! compacted from taken back; full text of scripts without spaces. 9: `sessions.reading` and `listed`: a row is shown as
 //! it was until its log has been read to the end. 10: what is deleted is overwritten. 11: checkpoints, compactions and
 //! approvals as the session's rules have them, in JSON. 12: subagent_invocations, and who made a tool call. 13:
-//! `sessions.imports`, and which messages were taken back. Every other table comes with its records and the next number.
+//! `sessions.imports`, and which messages were taken back. 14: `sessions.damage` and `broken`. Every other table comes
+//! with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 13;
+pub const SCHEMA_VERSION: i64 = 14;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -55,6 +56,8 @@ CREATE TABLE sessions (
   last_run_over INTEGER NOT NULL,
   -- JSON: the newest checkpoint, unless it was left, and the compaction that waits to be decided on
   pause TEXT,
+  -- JSON: how many records the log has lost, and from where on
+  damage TEXT,
   runs INTEGER NOT NULL,
   messages INTEGER NOT NULL,
   tokens_in INTEGER NOT NULL,
@@ -71,6 +74,8 @@ CREATE TABLE sessions (
   end_print INTEGER NOT NULL DEFAULT 0,
   -- the log was not there at the last start
   missing INTEGER NOT NULL DEFAULT 0,
+  -- JSON: why the session has failed, where the log does not say it
+  broken TEXT,
   -- JSON: the row so far, while the log is being read; the other columns show what was there before
   reading TEXT,
   -- the log has been read to its end once
@@ -219,14 +224,16 @@ CREATE TABLE compactions (
   after_estimate REAL AS (ifnull(item ->> '$.approved.after_estimate', item ->> '$.made.after_estimate')),
   window_upper REAL AS (item ->> '$.made.window_upper'),
   window_lower REAL AS (item ->> '$.made.window_lower'),
-  superseded_message_ids TEXT
-    AS (ifnull(item -> '$.approved.superseded_message_ids', item -> '$.made.superseded_message_ids')),
+  -- a rejected one supersedes and elides nothing; what it proposed is in the JSON
+  superseded_message_ids TEXT AS (iif(item ->> '$.rejected' IS NOT NULL, '[]',
+    ifnull(item -> '$.approved.superseded_message_ids', item -> '$.made.superseded_message_ids'))),
   -- as the operator approved it, where they did; what is empty is absent in the JSON
-  elided_call_ids TEXT AS (ifnull(
-    iif(item ->> '$.approved' IS NULL, item -> '$.made.elided_call_ids', item -> '$.approved.elided_call_ids'), '[]')),
+  elided_call_ids TEXT AS (ifnull(iif(item ->> '$.rejected' IS NOT NULL, '[]',
+    iif(item ->> '$.approved' IS NULL, item -> '$.made.elided_call_ids', item -> '$.approved.elided_call_ids')), '[]')),
   summary_message_id TEXT AS (
     iif(item ->> '$.approved' IS NULL, item ->> '$.made.summary_message_id', item ->> '$.approved.summary_message_id')),
-  summary TEXT AS (iif(item ->> '$.approved' IS NULL, item ->> '$.made.summary', item ->> '$.approved.summary')),
+  summary TEXT AS (iif(item ->> '$.rejected' IS NOT NULL, NULL,
+    iif(item ->> '$.approved' IS NULL, item ->> '$.made.summary', item ->> '$.approved.summary'))),
   plugins_fired TEXT AS (item -> '$.made.plugins_fired'),
   plugin_cost TEXT AS (item -> '$.made.plugin_cost'),
   fallback_occurred INTEGER AS (item ->> '$.rejected' IS NOT NULL OR item ->> '$.made.fallback_occurred'),

@@ -32,9 +32,9 @@ pub(super) struct Stored {
 
 pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, model_override, created_at, \
      updated_at, ended_at, posted_at, last_run, last_run_over, runs, messages, tokens_in, tokens_out, preview, archived, \
-     bound_issue, pause, imports";
+     bound_issue, pause, imports, damage";
 /// How many they are: what else is asked for follows them.
-pub(super) const SESSION_COLUMNS_LEN: usize = 21;
+pub(super) const SESSION_COLUMNS_LEN: usize = 22;
 
 /// Reads [`SESSION_COLUMNS`] from a row.
 pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
@@ -67,6 +67,7 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
             .get::<_, Option<String>>(19)?
             .map_or_else(Default::default, |text| serde_json::from_str(&text).unwrap_or_default()),
         imports: imports_of(row, 20)?,
+        missing: row.get::<_, Option<String>>(21)?.and_then(|text| serde_json::from_str(&text).ok()),
     })
 }
 
@@ -136,8 +137,7 @@ pub(super) fn add(db: &Connection, log: &LogPath, row: Overview) -> rusqlite::Re
 pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
     let row = &stored.row;
     if stored.is_reading {
-        let sql =
-            "UPDATE sessions SET next_seq = ?2, text_seq = ?3, reading = ?4, missing = 0 WHERE key = ?1";
+        let sql = "UPDATE sessions SET next_seq = ?2, text_seq = ?3, reading = ?4, missing = 0, broken = NULL WHERE key = ?1";
         let (next, text) = (int(stored.next_seq), int(stored.text_seq));
         return db.prepare_cached(sql)?.execute(params![stored.key, next, text, to_json(row)]).map(drop);
     }
@@ -145,7 +145,8 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         "UPDATE sessions SET state = ?2, failure = ?3, title = ?4, cwd = ?5, model_override = ?6, updated_at = ?7,
            ended_at = ?8, posted_at = ?9, last_run = ?10, last_run_over = ?11, runs = ?12, messages = ?13,
            tokens_in = ?14, tokens_out = ?15, preview = ?16, next_seq = ?17, text_seq = ?18, archived = ?19,
-           bound_issue = ?20, pause = ?21, imports = ?22, missing = 0, reading = NULL, listed = 1
+           bound_issue = ?20, pause = ?21, imports = ?22, damage = ?23, missing = 0, broken = NULL, reading = NULL,
+           listed = 1
          WHERE key = ?1",
     )?
     .execute(params![
@@ -171,6 +172,7 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         row.bound_issue.map(|issue| issue.to_string()),
         (row.pause != Pause::default()).then(|| to_json(&row.pause)),
         (!row.imports.is_empty()).then(|| to_json(&row.imports)),
+        row.missing.as_ref().map(to_json),
     ])?;
     Ok(())
 }
@@ -213,7 +215,10 @@ pub(super) fn moved(db: &Connection, from: &LogPath, to: &LogPath) -> rusqlite::
     }
     // Whatever was known of the new place is not there any more.
     forget(db, to)?;
-    db.execute("UPDATE sessions SET log = ?2, missing = 0 WHERE log = ?1", [from.as_str(), to.as_str()])?;
+    db.execute(
+        "UPDATE sessions SET log = ?2, missing = 0, broken = NULL WHERE log = ?1",
+        [from.as_str(), to.as_str()],
+    )?;
     db.execute("UPDATE OR REPLACE damage SET log = ?2 WHERE log = ?1", [from.as_str(), to.as_str()])?;
     Ok(())
 }

@@ -12,6 +12,8 @@
 //! What this cannot see is a change before the last record that leaves everything after it in its place and its
 //! length, made by something else than ctx; `ctx reindex` reads everything again.
 
+use std::ops::Range;
+
 use ctx_journal::{Damage, LogPath};
 use ctx_session::record::{CompactionBody, MessageBody, SessionBody, SessionMeta, ToolBody};
 use ctx_session::{Body, Record, SessionId, Timestamp};
@@ -46,6 +48,8 @@ pub(super) struct Stretch {
     pub(super) from: u64,
     pub(super) next: u64,
     pub(super) records: Vec<Record>,
+    /// Stretches of seqs that no line of the log has.
+    pub(super) lost: Vec<Range<u64>>,
     /// Where its last record ends, if there is one.
     pub(super) seen: Option<Seen>,
     /// What the index has of this log is not what the log says: forget it first.
@@ -276,6 +280,9 @@ fn put_lists(db: &Connection, stretch: &Stretch, stored: &mut Stored) -> rusqlit
         return Ok(Put::Behind);
     }
     let read = stored.next_seq;
+    for lost in stretch.lost.iter().filter(|lost| lost.end > read) {
+        stored.row.note_missing(lost.start.max(read), lost.end);
+    }
     for record in stretch.records.iter().filter(|record| record.seq >= read) {
         store::put_list(db, stored, record)?;
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ctx_journal::LogPath;
 use rusqlite::{Connection, params};
 
+use super::column::to_json;
 use super::desk::{Job, Work};
 use super::stretch::{self, Outside, Part, Put, Stretch};
 use super::{Shared, issues, schema, store};
@@ -190,6 +191,10 @@ fn put_one(db: &Connection, work: &Work, outside: &Outside<'_>) -> rusqlite::Res
                 db.execute("UPDATE sessions SET missing = 1 WHERE log = ?1", params![log.as_str()])?;
             }
         }
+        Work::Broken(log, failure) => {
+            let sql = "UPDATE sessions SET broken = ?2 WHERE log = ?1";
+            db.execute(sql, params![log.as_str(), to_json(failure)])?;
+        }
         Work::Issues(given) => issues::put(db, given)?,
         Work::Projects(projects) => issues::keep_only(db, projects)?,
         Work::Rebuild | Work::Flush(_) => {}
@@ -213,6 +218,7 @@ fn after(shared: &Arc<Shared>, batch: Vec<Work>, outcome: Outcome) {
             | Work::Projects(_)
             | Work::Removed(_)
             | Work::Missing(_)
+            | Work::Broken(..)
             | Work::Rebuild
             | Work::Flush(_) => continue,
         };
@@ -254,7 +260,11 @@ fn give_up(shared: &Arc<Shared>, batch: &[Work]) {
                 }
             }
             // The plan of the next start, or of this one, sees what moved and what went.
-            Work::Moved { .. } | Work::Removed(_) | Work::Missing(_) | Work::Projects(_) => {
+            Work::Moved { .. }
+            | Work::Removed(_)
+            | Work::Missing(_)
+            | Work::Broken(..)
+            | Work::Projects(_) => {
                 let staff = shared.desk.ask(Job::Plan, 0);
                 shared.hire(staff);
             }

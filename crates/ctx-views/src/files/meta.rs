@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use ctx_session::record::{Failure, ForkedFrom};
-use ctx_session::{IssueId, Name, Scope, Session, SessionId, State, StateName};
+use ctx_session::{IssueId, Missing, Name, Scope, Session, SessionId, State, StateName};
 
 use super::META;
 use crate::dir::RootDir;
@@ -26,6 +26,7 @@ pub struct Meta {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<String>,
     /// The model the next run will use.
+    #[serde(with = "ctx_session::model_name")]
     pub model: String,
     pub client: Option<String>,
     pub origin: Option<Value>,
@@ -41,6 +42,12 @@ pub struct Meta {
     /// How many messages do not count any more. None where that is not known; never less than `messages.jsonl` shows.
     #[serde(default)]
     pub superseded: Option<u64>,
+    /// How many messages are pinned; likewise.
+    #[serde(default)]
+    pub pinned: Option<u64>,
+    /// What its log has lost, where it is damaged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<Missing>,
 }
 
 impl Meta {
@@ -78,6 +85,8 @@ impl Meta {
             },
             archived: session.archived,
             superseded: Some(session.ledger.superseded() as u64),
+            pinned: Some(session.ledger.pinned().count() as u64),
+            damage: session.missing,
         }
     }
 

@@ -6,13 +6,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
-use ctx_session::Ulid;
 use ctx_session::conversation::{self, Change, Message};
+use ctx_session::{Record, Ulid};
 
 use super::messages::{Ended, Messages, Piece, changes_of};
 use super::{ReadError, Reader, SessionRef};
+use crate::files::Meta;
 
 /// Which messages of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,12 @@ pub struct Said {
     pub removed: Option<RemovedBy>,
     /// How the run ended after it, where that was not its own end.
     pub ended: Option<Ended>,
+    /// The record that says it; None for what stands in another's place, and where there is no log.
+    pub record: Option<Arc<Record>>,
+    /// No compaction takes it.
+    pub pinned: bool,
+    /// It is none: it says that these records are lost.
+    pub lost: Option<Range<u64>>,
 }
 
 impl Said {
@@ -90,6 +98,7 @@ struct Marks {
     /// The summary that took a message's place, which may itself have been replaced.
     replaced_by: HashMap<Ulid, Ulid>,
     summaries: HashMap<Ulid, Message>,
+    pinned: HashMap<Ulid, bool>,
 }
 
 impl Marks {
@@ -108,7 +117,9 @@ impl Marks {
                     self.summaries.insert(message.id, message);
                 }
                 Change::Said(_) => {}
-                Change::Pinned { .. } => {}
+                Change::Pinned { id, pinned, .. } => {
+                    self.pinned.insert(id, pinned);
+                }
             }
         }
     }
@@ -143,20 +154,23 @@ impl Conversation {
     }
 
     /// What is shown where a message stands in the file.
-    fn at(&mut self, message: Message) -> Option<Said> {
+    fn at(&mut self, message: Message, record: Option<Arc<Record>>) -> Option<Said> {
         let removed = self.marks.superseded.get(&message.id).copied();
+        let pinned = self.marks.pinned.get(&message.id).copied().unwrap_or(false);
+        let said = Said { message, removed, ended: None, record, pinned, lost: None };
         match self.wanted {
-            Wanted::All => Some(Said { message, removed, ended: None }),
-            Wanted::Counting if removed.is_some() => {
-                let summary = self.marks.summary_for(message.id)?;
+            Wanted::All => Some(said),
+            Wanted::Counting if said.superseded() => {
+                let summary = self.marks.summary_for(said.message.id)?;
                 self.placed.insert(summary.id).then(|| Said {
                     message: summary.clone(),
                     removed: None,
-                    ended: None,
+                    record: None,
+                    ..said
                 })
             }
-            Wanted::Counting if self.placed.contains(&message.id) => None,
-            Wanted::Counting => Some(Said { message, removed, ended: None }),
+            Wanted::Counting if self.placed.contains(&said.message.id) => None,
+            Wanted::Counting => Some(said),
         }
     }
 }
@@ -168,14 +182,21 @@ impl Iterator for Conversation {
         loop {
             let Some(piece) = self.changes.next_piece() else { return self.next.take().map(Ok) };
             match piece {
-                Ok(Piece::Change(Change::Said(message))) => {
-                    if let Some(said) = self.at(message)
+                Ok(Piece::Change(Change::Said(message), record)) => {
+                    if let Some(said) = self.at(message, record)
                         && let Some(before) = self.next.replace(said)
                     {
                         return Some(Ok(before));
                     }
                 }
-                Ok(Piece::Change(_)) => {}
+                Ok(Piece::Lost(lost, time)) => {
+                    if let Some(said) = self.at(Message::gap(lost.clone(), time), None)
+                        && let Some(before) = self.next.replace(Said { lost: Some(lost), ..said })
+                    {
+                        return Some(Ok(before));
+                    }
+                }
+                Ok(Piece::Change(..)) => {}
                 Ok(Piece::Ended(ended)) => {
                     // A run whose messages are not shown has no end to show.
                     if let Some(said) = self.next.as_mut() {
@@ -187,6 +208,14 @@ impl Iterator for Conversation {
         }
     }
 }
+
+/// Whether a record of this type may say something of other messages.
+fn marks(kind: &str) -> bool {
+    conversation::may_mark(kind) || kind == PINNED
+}
+
+/// The type of the record that pins a message.
+const PINNED: &str = "message_pinned";
 
 impl Reader {
     /// The messages of a session as they stand now.
@@ -204,11 +233,12 @@ impl Reader {
     /// Whether every message counts, without reading the history: `meta.json` says so, and the log has said nothing
     /// else since.
     fn all_count(&self, session: &SessionRef) -> Result<bool, ReadError> {
-        let none_gone = self.meta_file(session)?.is_some_and(|meta| meta.superseded == Some(0));
+        let is_plain = |meta: Meta| meta.superseded == Some(0) && meta.pinned == Some(0);
+        let none_gone = self.meta_file(session)?.is_some_and(is_plain);
         let (true, Some(shown)) = (none_gone, self.shown(session)) else { return Ok(false) };
         let mut all = true;
         let read = self.journal.read_back(&session.log()?, &mut |entry| {
-            all &= entry.seq <= shown || !conversation::may_mark(&entry.kind);
+            all &= entry.seq <= shown || !marks(&entry.kind);
             if all && entry.seq > shown { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         // Without a log the file is all there is, and it is read for its marks.
@@ -218,7 +248,7 @@ impl Reader {
     fn marks(&self, session: &SessionRef) -> Result<Marks, ReadError> {
         let mut marks = Marks::default();
         let read = self.journal.read(&session.log()?, 0, &mut |entry| {
-            if conversation::may_mark(&entry.kind) {
+            if self::marks(&entry.kind) {
                 marks.apply(changes_of(&entry), RemovedBy::kind(&entry.kind));
             }
             ControlFlow::Continue(())

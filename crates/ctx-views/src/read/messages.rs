@@ -7,12 +7,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use ctx_journal::{Entry, JournalError, LOST};
-use ctx_session::conversation::{self, Change, Message, Part, Role};
+use ctx_session::conversation::{self, Change, Message};
 use ctx_session::record::{Body, CancelReason, Failed, RunBody};
-use ctx_session::{Code, RunId, Ulid};
+use ctx_session::{Code, Record, Timestamp};
 
 use super::{ReadError, Reader, SessionRef};
 use crate::error::ViewError;
@@ -37,7 +38,10 @@ pub enum Ended {
 
 /// A piece of a conversation.
 pub(super) enum Piece {
-    Change(Change),
+    /// What changed, and the record that says so, where a record does.
+    Change(Change, Option<Arc<Record>>),
+    /// Records that are lost, and the time of the one after them.
+    Lost(Range<u64>, Timestamp),
     /// A run ended after what was said before.
     Ended(Ended),
 }
@@ -58,7 +62,8 @@ impl Iterator for Messages {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.next_piece()? {
-                Ok(Piece::Change(change)) => return Some(Ok(change)),
+                Ok(Piece::Change(change, _)) => return Some(Ok(change)),
+                Ok(Piece::Lost(lost, time)) => return Some(Ok(Change::Said(Message::gap(lost, time)))),
                 Ok(Piece::Ended(_)) => {}
                 Err(error) => return Some(Err(error)),
             }
@@ -83,7 +88,7 @@ impl Messages {
                 }
                 Ok(_) => {
                     if let Some(change) = Change::of_line(&line) {
-                        return Some(Ok(Piece::Change(change)));
+                        return Some(Ok(Piece::Change(change, None)));
                     }
                 }
                 Err(error) => {
@@ -177,9 +182,11 @@ fn tell_pieces(entry: &Entry, due: &mut u64, tell: &SyncSender<Result<Piece, Rea
     // What a repair has put in the place of lost records counts as they would.
     let missing = if entry.kind == LOST { *due..next } else { *due..entry.seq };
     *due = next;
-    let gap = (!missing.is_empty()).then(|| gap(missing, entry));
-    let changes = gap.into_iter().chain(changes_of(entry)).map(Piece::Change);
-    for piece in changes.chain(ended(entry).map(Piece::Ended)) {
+    let lost = (!missing.is_empty()).then(|| Piece::Lost(missing, entry.time));
+    let record = changing(entry).map(Arc::new);
+    let changes = record.iter().flat_map(|record| conversation::changes(record));
+    let changes = changes.map(|change| Piece::Change(change, record.clone()));
+    for piece in lost.into_iter().chain(changes).chain(ended(entry).map(Piece::Ended)) {
         if tell.send(Ok(piece)).is_err() {
             return ControlFlow::Break(());
         }
@@ -202,29 +209,12 @@ fn ended(entry: &Entry) -> Option<Ended> {
     }
 }
 
-/// A line in the place of records that cannot be read: whoever reads the conversation is to know that something is missing.
-fn gap(missing: Range<u64>, before: &Entry) -> Change {
-    let what = match missing.end - missing.start {
-        1 => format!("record {} is", missing.start),
-        _ => format!("records {} to {} are", missing.start, missing.end - 1),
-    };
-    let text = format!(
-        "[{what} damaged or lost here; `ctx doctor` names the place, `ctx repair` saves what it can]"
-    );
-    Change::Said(Message {
-        seq: missing.start,
-        // No message has it: ids begin with a time.
-        id: Ulid(u128::from(missing.start)),
-        run: RunId(Ulid(0)),
-        role: Role::System,
-        content: vec![Part::Text { text }],
-        time: before.time,
-        caller: None,
-    })
-}
-
 /// What a line of the log changes in the conversation.
 pub(super) fn changes_of(entry: &Entry) -> Vec<Change> {
-    let record = conversation::may_change(&entry.kind).then(|| record_of(entry)).flatten();
-    record.map(|record| conversation::changes(&record)).unwrap_or_default()
+    changing(entry).map(|record| conversation::changes(&record)).unwrap_or_default()
+}
+
+/// A record that may change the conversation. Most lines are not decoded for this.
+fn changing(entry: &Entry) -> Option<Record> {
+    conversation::may_change(&entry.kind).then(|| record_of(entry)).flatten()
 }

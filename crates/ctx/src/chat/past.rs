@@ -39,13 +39,15 @@ impl Past<'_> {
             self.get(&format!("/messages?superseded=false&limit={}", tail.max(1))).await?;
         let mut messages: VecDeque<Message> = page.items.into();
         let Some(newest) = messages.back() else { return Ok(()) };
-        if tail == 0 {
+        // What stands for lost records belongs to no run.
+        let of_run = |message: &&Message| message.metadata.damage.is_none();
+        if tail == 0 && of_run(&newest) {
             let run: Run = self.get(&format!("/runs/{}", newest.run_id)).await?;
             view.passed(newest, &run);
             return Ok(());
         }
         let newest = newest.id.to_string();
-        let first_run = messages.front().map(|first| first.run_id.to_string());
+        let first_run = messages.iter().find(of_run).map(|first| first.run_id.to_string());
         let mut runs = self.runs_from(first_run.as_deref()).await?;
         // What was said while the runs were read comes before their ends.
         messages.extend(self.messages_since(Some(&newest)).await?);

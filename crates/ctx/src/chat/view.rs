@@ -104,7 +104,9 @@ impl<W: Write> View<W> {
     /// A message of the past.
     pub fn message(&mut self, message: &Message) -> std::io::Result<()> {
         let id = message.id.to_string();
-        self.run = Some(message.run_id.to_string());
+        if message.metadata.damage.is_none() {
+            self.run = Some(message.run_id.to_string());
+        }
         match message.role {
             Role::User => {
                 let client_id = message.metadata.client_id.as_deref();

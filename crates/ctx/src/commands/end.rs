@@ -1,5 +1,7 @@
 //! `ctx end`: ends a session.
 
+use ctx_api::http::Session;
+
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
@@ -23,6 +25,9 @@ pub struct Args {
     /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
+    /// Print the session as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -35,6 +40,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         })?;
     }
     api.delete(&format!("/sessions/{id}?confirm=true"))?;
+    if args.json {
+        return output::json(&api.get::<Session>(&format!("/sessions/{id}"))?);
+    }
     output::say(format_args!("ended {id}; `ctx history {id}` shows its messages"));
     Ok(())
 }

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::io::Write;
 
-use ctx_session::conversation::{Change, Message, Part};
-use ctx_views::read::{ReadError, Said, Wanted};
+use ctx_session::conversation::{Message, Part};
+use ctx_views::read::{Said, Wanted};
 
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::render::terminal;
 use crate::root::Root;
+use crate::said;
 use crate::sessions::Which;
 use crate::words::{self, Clock};
 
@@ -17,14 +18,15 @@ use crate::words::{self, Clock};
 ///
 /// Prints the messages oldest first, read from the session's log. Messages removed from context by a rollback, a
 /// compaction or a discard are left out; a summary stands in place of compacted ones. --all prints them too,
-/// dimmed. A run that failed or was cancelled says why. It needs no daemon. With --json it prints the lines of messages.jsonl.
+/// dimmed. A run that failed or was cancelled says why. It needs no daemon. With --json it prints
+/// the messages as the API does, one on a line.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx history                     this directory's current session
   ctx history coder -n 4          its last four messages
   ctx history coder --all         also messages removed from context
-  ctx history --json | jq -r 'select(.role == \"user\") | .content[0].text'
+  ctx history --json | jq -r 'select(.role == \"user\") | .content'
   ctx history coder/fix-tests | less
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
@@ -40,7 +42,7 @@ pub struct Args {
     /// Print times in UTC, not in local time
     #[arg(long)]
     utc: bool,
-    /// Print the lines of messages.jsonl
+    /// Print one JSON object per message
     #[arg(long)]
     json: bool,
 }
@@ -50,11 +52,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let session = args.which.find(&reader)?;
     let mut out = output::stdout();
     if args.json {
-        let lines = reader.messages(&session)?;
-        // Whoever reads these lines reads `messages.jsonl`, which has no line for what is missing.
-        let is_gap = |line: &Change| matches!(line, Change::Said(message) if message.is_gap());
-        let lines = lines.filter(|line| !line.as_ref().is_ok_and(is_gap));
-        each(lines, args.last, |line: &Change| Ok(writeln!(out, "{}", line.to_line())?))?;
+        let messages = said::messages(&reader, &session, args.all)?;
+        each(messages, args.last, |message| Ok(writeln!(out, "{}", output::json_line(message)?)?))?;
     } else {
         let wanted = if args.all { Wanted::All } else { Wanted::Counting };
         let paint = Paint::for_stdout();
@@ -67,17 +66,17 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 }
 
 /// Does something with every item, or with the last `n`, keeping no more than those.
-fn each<T>(
-    items: impl Iterator<Item = Result<T, ReadError>>,
+fn each<T, E: Into<Failure>>(
+    items: impl Iterator<Item = Result<T, E>>,
     last: Option<usize>,
     mut print: impl FnMut(&T) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut kept = VecDeque::new();
     for item in items {
         match last {
-            None => print(&item?)?,
+            None => print(&item.map_err(Into::into)?)?,
             Some(n) => {
-                kept.push_back(item?);
+                kept.push_back(item.map_err(Into::into)?);
                 if kept.len() > n {
                     kept.pop_front();
                 }

@@ -2,9 +2,12 @@
 
 use std::io::{IsTerminal, Write};
 
+use ctx_api::http::{Message, Role};
+
 use crate::failure::Failure;
 use crate::output;
 use crate::root::Root;
+use crate::said;
 use crate::sessions::Which;
 
 /// Print the latest answer of an agent
@@ -23,11 +26,22 @@ exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error"
 pub struct Args {
     #[command(flatten)]
     which: Which,
+    /// Print the message as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let reader = root.reader()?;
     let session = args.which.find(&reader)?;
+    if args.json {
+        let of_model = |message: &Message| message.role == Role::Assistant && message.parts.is_empty();
+        let mut latest = None;
+        for message in said::messages(&reader, &session, false)? {
+            latest = Some(message?).filter(of_model).or(latest);
+        }
+        return latest.map_or(Ok(()), |latest| output::json(&latest));
+    }
     let text = reader.latest(&session)?;
     let mut out = std::io::stdout();
     if text.is_empty() {

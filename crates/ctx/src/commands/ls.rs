@@ -9,10 +9,11 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use ctx_api::http::Session;
-use ctx_api::model::{in_api, in_tree};
+use ctx_api::model::in_api;
 use ctx_session::project::DEFAULT_PROJECT;
 use ctx_session::{Code, Name, StateName};
 
+use crate::client::Api;
 use crate::failure::Failure;
 use crate::here;
 use crate::output::{self, Paint};
@@ -32,8 +33,8 @@ const ID_END: usize = 8;
 /// List sessions
 ///
 /// Lists the sessions of this directory's project; with -A all of yours and of the spaces you are in. First those that need you (an approval, a pause, a failure, a
-/// queued message), then the newest; below them, what runs in terminals (`ctx term`). The ID is the end of the id, which every command accepts. It needs no daemon. Ended and failed
-/// sessions are listed with --all, archived ones with --archived. A session is `failing` while the failure of its
+/// queued message), then the newest; below them, what runs in terminals (`ctx term`). The ID is the end of the id, which every command accepts. It needs no daemon. Ended
+/// sessions are listed with --all, archived ones with --archived; one that has failed is listed until it is ended or purged. A session is `failing` while the failure of its
 /// run cannot be written to disk, for example because the disk is full; `ctx show` prints the reason.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
@@ -51,7 +52,7 @@ pub struct Args {
     /// Only the sessions of this agent
     #[arg(value_name = "AGENT")]
     agent: Option<Name>,
-    /// Also list ended and failed sessions
+    /// Also list ended sessions
     #[arg(short, long)]
     all: bool,
     /// Also list archived sessions
@@ -155,6 +156,9 @@ pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
         }
         Some(Some(_)) | None => find::rows(&args, root, looked)?,
     };
+    if !matches!(args.only, Some(None)) {
+        find::mark_flawed(&args, root, &mut rows);
+    }
     ask::mark(root, &mut rows);
     if args.needs_me {
         rows.retain(|row| row.need() != Need::Nothing);
@@ -200,6 +204,16 @@ fn as_json(row: &Row) -> Result<serde_json::Value, Failure> {
     Ok(line)
 }
 
+/// A session's line, also for other commands: as the daemon shows it, or from its files.
+pub fn json_of(root: &Root, summary: ctx_views::read::Summary) -> Result<serde_json::Value, Failure> {
+    let mut row = Row::of_summary(summary);
+    if root.is_up() {
+        // A daemon that stops meanwhile leaves the files.
+        row.known = Api::new(root).get(&format!("/sessions/{}", row.meta.id)).ok();
+    }
+    as_json(&row)
+}
+
 fn from_files(row: &Row) -> Session {
     let meta = &row.meta;
     let name = row.dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -216,7 +230,7 @@ fn from_files(row: &Row) -> Session {
         project: meta.project.clone(),
         agent: meta.agent.clone(),
         state: meta.state,
-        damage: None,
+        damage: row.damage(),
         failure: meta.failure.clone(),
         failing: row.failing.clone(),
         cwd: row.cwd.clone(),
@@ -270,18 +284,23 @@ fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
     };
     vec![
         Cell::new(row.plain_name.clone()),
-        match row.stale {
-            Some(true) => {
-                Cell::painted(format!("{word} stale"), format!("{state} {}", paint.yellow("stale")))
-            }
-            Some(false) | None => Cell::painted(word, state),
-        },
+        marked(row, word, state, paint),
         Cell::new(words::age(now, row.updated_at)),
         Cell::new(end_of_id(&meta.id.to_string())),
-        Cell::new(output::plain(&in_tree(&meta.model))),
+        Cell::new(output::plain(&in_api(&meta.model))),
         Cell::new(meta.project.to_string()),
         Cell::new(output::plain(meta.title.as_deref().unwrap_or_default())),
     ]
+}
+
+/// The state with what else is to be known: the log has lost something, the project file is another.
+fn marked(row: &Row, mut plain: String, mut painted: String, paint: Paint) -> Cell {
+    let marks = [("damaged", row.damage().is_some()), ("stale", row.stale == Some(true))];
+    for (word, _) in marks.iter().filter(|(_, holds)| *holds) {
+        plain = format!("{plain} {word}");
+        painted = format!("{painted} {}", paint.yellow(word));
+    }
+    Cell::painted(plain, painted)
 }
 
 /// The state, and for a session that waits, what it waits for.
@@ -355,6 +374,11 @@ fn talk(args: &Args, root: &Root, rows: &[Row], more: bool) {
     }
     if rows.iter().any(|row| row.stale == Some(true)) {
         output::say("stale: the project file has changed; `ctx restart SESSION` uses the new one");
+    }
+    if rows.iter().any(|row| row.damage().is_some()) {
+        output::say(
+            "damaged: records of the log are lost; `ctx doctor` names the places, `ctx repair` saves what it can",
+        );
     }
     let active = rows.iter().any(|row| row.meta.state == StateName::Running);
     if active && !root.is_up() {

@@ -30,6 +30,9 @@ pub struct Args {
     /// Remove the pin
     #[arg(long)]
     off: bool,
+    /// Print the pin as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -40,12 +43,16 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         Err(_) => find(&api, &format!("/sessions/{id}/messages?limit=1000&superseded=false"), &args.message)?,
     };
     let path = format!("/sessions/{id}/messages/{message}/pin");
-    if args.off {
+    let pin = if args.off {
         api.delete(&path)?;
-        output::say(format_args!("{message} is not pinned"));
+        Pin { message_id: message, pinned: false }
     } else {
-        let _: Pin = api.put(&path, &serde_json::json!({}))?;
-        output::say(format_args!("{message} is pinned; compactions keep it"));
+        api.put(&path, &serde_json::json!({}))?
+    };
+    match pin.pinned {
+        _ if args.json => return output::json(&pin),
+        false => output::say(format_args!("{message} is not pinned")),
+        true => output::say(format_args!("{message} is pinned; compactions keep it")),
     }
     Ok(())
 }

@@ -60,6 +60,9 @@ struct Which {
     /// The checkpoint: an id or the beginning of an id [default: where the session is paused]
     #[arg(long, value_name = "ID")]
     checkpoint: Option<String>,
+    /// Print the checkpoint as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -67,6 +70,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     match args.what {
         What::Show { which } => {
             let (_, checkpoint) = at(root, &api, &which)?;
+            if which.json {
+                return output::json(&checkpoint);
+            }
             std::io::stdout().write_all(text_of(&checkpoint, &which.target)?.as_bytes())?;
             Ok(())
         }
@@ -123,12 +129,18 @@ fn edit(root: &Root, api: &Api<'_>, which: &Which, file: Option<&Path>) -> Resul
             text
         }
     };
+    if content == before && which.json {
+        return output::json(&checkpoint);
+    }
     if content == before {
         output::say("nothing was changed");
         return Ok(());
     }
     let path = format!("/sessions/{id}/checkpoints/{}/prompts/{}", checkpoint.id, which.target);
-    let _: Checkpoint = api.put(&path, &PromptContent { content })?;
+    let edited: Checkpoint = api.put(&path, &PromptContent { content })?;
+    if which.json {
+        return output::json(&edited);
+    }
     output::say(format_args!("edited; it applies when `ctx resume {}` continues the run", which.session));
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! `ctx purge`: deletes an ended or failed session.
 
+use ctx_api::http::Session;
+
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
@@ -27,6 +29,9 @@ pub struct Args {
     /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
+    /// Print the session that was purged as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -39,7 +44,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             format!("Delete {named}{title} ({id}) and its whole conversation? This cannot be undone.")
         })?;
     }
+    let was = args.json.then(|| api.get::<Session>(&format!("/sessions/{id}"))).transpose()?;
     api.delete(&format!("/sessions/{id}?purge=true"))?;
+    if let Some(session) = was {
+        return output::json(&session);
+    }
     output::say(format_args!("purged {id}"));
     Ok(())
 }

@@ -36,6 +36,9 @@ pub struct Args {
     /// Print nothing on success
     #[arg(short, long)]
     quiet: bool,
+    /// Print what the index has as JSON, as `ctx stats` does
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -57,6 +60,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     if let Some(error) = failed {
         return Err(Failure::new(Code::Eio, format!("the index is incomplete: {error}"))
             .hint("`ctx doctor` shows details; the daemon retries what is missing"));
+    }
+    if args.json {
+        return super::stats::print_all(root);
     }
     if !args.quiet {
         let stats = ctx_views::db::IndexReader::open(&index::path(root))?;

@@ -24,12 +24,18 @@ pub struct Args {
     /// The session, or an agent for its current one
     #[arg(value_name = "SESSION", default_value = sessions::DEFAULT_AGENT)]
     session: String,
+    /// Print the run that has begun as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     hand_over(root)?;
     let id = sessions::find_id(root, &args.session)?;
     let begun: WentOn = Api::new(root).post(&format!("/sessions/{id}/retry"))?;
+    if args.json {
+        return output::json(&begun);
+    }
     let run = begun.run_id.ok_or_else(|| Failure::new(Code::Eio, "the daemon named no run"))?;
     output::say(format_args!("run {run} has begun; `ctx attach {}` shows it", output::plain(&args.session)));
     Ok(())

@@ -19,8 +19,8 @@ use crate::render::Transcript;
 use crate::render::pager::{Paged, Pager};
 use crate::render::terminal::{Look, show};
 use crate::root::Root;
-use crate::sessions;
 use crate::words::{self, Clock};
+use crate::{said, sessions};
 
 /// Width of lines where the terminal does not say, and at most: longer ones are hard to read.
 const WIDTH: usize = 80;
@@ -55,6 +55,9 @@ pub struct Args {
     /// Print without a pager
     #[arg(long)]
     no_pager: bool,
+    /// Print the session as JSON, then a line for each message
+    #[arg(long, conflicts_with = "context")]
+    json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -62,6 +65,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let session = sessions::find(&reader, &args.session)?;
     if args.context {
         return show_context(root, &session);
+    }
+    if args.json {
+        return show_json(root, &session, args.full);
     }
     let transcript = Transcript::open(&reader, &session)?;
     let on_terminal = std::io::stdout().is_terminal();
@@ -92,6 +98,18 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The API's objects: the session, and its messages.
+fn show_json(root: &Root, session: &SessionRef, all: bool) -> Result<(), Failure> {
+    let reader = root.reader()?;
+    let mut out = output::stdout();
+    writeln!(out, "{}", super::ls::json_of(root, reader.summary(session)?)?)?;
+    for message in said::messages(&reader, session, all)? {
+        writeln!(out, "{}", output::json_line(&message?)?)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
 /// What the newest `context` record says.
 fn show_context(root: &Root, session: &SessionRef) -> Result<(), Failure> {
     let mut found = None;
@@ -105,7 +123,7 @@ fn show_context(root: &Root, session: &SessionRef) -> Result<(), Failure> {
     root.journal()?.read_back(&session.log()?, look).map_err(ctx_views::ViewError::from)?;
     let context = found.ok_or_else(|| Failure::new(Code::Enoent, "this session has had no run yet"))?;
     let (mut out, paint) = (output::stdout(), Paint::for_stdout());
-    writeln!(out, "model      {}", output::one_line(&context.model))?;
+    writeln!(out, "model      {}", output::one_line(&ctx_api::model::in_api(&context.model)))?;
     writeln!(out, "directory  {}", output::one_line(&context.cwd))?;
     let (servers, files): (Vec<_>, Vec<_>) =
         context.sources.iter().partition(|source| source.kind == "mcp_server");

@@ -54,6 +54,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     index.say_if_behind(root)
 }
 
+/// Everything there is, as JSON, after the index was built anew.
+pub fn print_all(root: &Root) -> Result<(), Failure> {
+    let viewer = index::viewer(&root.reader()?)?;
+    let query = StatsQuery { viewer, agent: None, project: None, since: None };
+    output::json(&as_json(&index::open(root)?.stats(&query)?))
+}
+
 fn as_json(stats: &Stats) -> serde_json::Value {
     let counts = |counts: &[(String, u64)]| -> serde_json::Map<String, serde_json::Value> {
         counts.iter().map(|(word, count)| (word.clone(), (*count).into())).collect()

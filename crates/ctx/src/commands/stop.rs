@@ -1,10 +1,12 @@
 //! `ctx stop`: asks the daemon of this root to end, and waits until it has.
 
+use ctx_api::http::Status;
 use ctx_session::Code;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::client::Api;
 use crate::failure::Failure;
 use crate::output;
 use crate::root::Root;
@@ -20,13 +22,18 @@ Examples:
   ctx stop && ctx serve --detach
 
 exit codes: 0 success, 1 failed, 13 not allowed, 70 internal error")]
-pub struct Args {}
+pub struct Args {
+    /// Print the status that the daemon had as JSON
+    #[arg(long)]
+    json: bool,
+}
 
-pub fn run(_args: Args, root: &Root) -> Result<(), Failure> {
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let Some(peer) = root.daemon()? else {
         output::say(format_args!("no daemon is running at {}", root.path.display()));
         return Ok(());
     };
+    let status = args.json.then(|| Api::new(root).get::<Status>("/status")).transpose()?;
     let failed = |error: Errno| match error {
         Errno::PERM => {
             Failure::new(Code::Eacces, format!("the daemon belongs to user {}", peer.uid.as_raw()))
@@ -40,6 +47,9 @@ pub fn run(_args: Args, root: &Root) -> Result<(), Failure> {
         if error != Errno::INTR {
             return Err(failed(error));
         }
+    }
+    if let Some(status) = status {
+        return output::json(&status);
     }
     output::say(format_args!("stopped the daemon (pid {})", peer.pid));
     Ok(())

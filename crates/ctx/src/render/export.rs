@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ctx_api::model::in_tree;
+use ctx_api::model::in_api;
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::record::{Caller, ForkedFrom};
 use ctx_session::{Code, IssueId, Name, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
@@ -34,7 +34,7 @@ struct SessionLine<'a> {
     scope: Scope,
     space: Option<&'a Name>,
     owner: u32,
-    model: &'a str,
+    model: String,
     cwd: &'a str,
     state: StateName,
     archived: bool,
@@ -90,7 +90,7 @@ fn session_line<'a>(transcript: &'a Transcript<'_>) -> SessionLine<'a> {
         scope: meta.scope,
         space: meta.space.as_ref(),
         owner: meta.owner,
-        model: &meta.model,
+        model: in_api(&meta.model),
         cwd: &summary.cwd,
         state: meta.state,
         archived: meta.archived,
@@ -106,7 +106,7 @@ pub fn markdown(transcript: &Transcript<'_>, wanted: Wanted, out: &mut impl Writ
     let meta = &summary.meta;
     writeln!(out, "# {}\n", output::one_line(&transcript.heading()))?;
     writeln!(out, "- session: `{}` (`{}`)", transcript.name(), meta.id)?;
-    writeln!(out, "- model: `{}`", in_tree(&meta.model))?;
+    writeln!(out, "- model: `{}`", in_api(&meta.model))?;
     writeln!(out, "- directory: `{}`", output::one_line(&summary.cwd))?;
     writeln!(out, "- state: {}{}", meta.state, if meta.archived { ", archived" } else { "" })?;
     writeln!(out, "- begun: {}", words::date_time(summary.created_at))?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ctx_api::model::in_tree;
+use ctx_api::model::in_api;
 use ctx_session::conversation::{Part, Role};
 use ctx_session::record::{CancelReason, ToolStatus};
 use ctx_views::read::Ended;
@@ -67,7 +67,7 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
     if look.stale {
         facts.push("stale".to_owned());
     }
-    facts.extend([in_tree(&meta.model), output::one_line(&summary.cwd), meta.id.to_string()]);
+    facts.extend([in_api(&meta.model), output::one_line(&summary.cwd), meta.id.to_string()]);
     writeln!(out, "{}", paint.dim(&facts.join(" · ")))?;
     if let Some(from) = meta.forked_from {
         writeln!(out, "{}", paint.dim(&format!("forked from {} at record {}", from.session_id, from.seq)))?;

@@ -111,6 +111,10 @@ impl Catalog for Tree {
         found.or_else(|| (project == DEFAULT_PROJECT).then(|| crate::sessions::DEFAULT_AGENT.to_owned()))
     }
 
+    fn is_open(&self, agent: &Name) -> bool {
+        self.root.join(format!("agent/{agent}.sock")).exists()
+    }
+
     fn settle(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
             let (done, looked) = oneshot::channel();

@@ -137,7 +137,7 @@ fn a_removed_session_directory_harms_no_other_session() {
     std::fs::remove_dir_all(daemon.session("removed")).unwrap();
     client.send("removed", "m2", "anybody there?");
     let refused = client.frame();
-    assert_eq!((&refused["code"], &refused["request"]), (&json!("ENOENT"), &json!("m2")), "{refused}");
+    assert_eq!((&refused["code"], &refused["request"]), (&json!("ESHUTDOWN"), &json!("m2")), "{refused}");
     client.say("kept", "m2", "still here");
     let names: Vec<_> = daemon.shown_all().into_iter().map(|session| session["name"].clone()).collect();
     assert!(names.contains(&json!("kept")), "{names:?}");

@@ -52,11 +52,9 @@ fn the_same_session_through_every_door() {
     http.post(&id, "by http");
     http.wait_for(&id, "idle");
     let api = http.get(&format!("/sessions/{id}/messages"));
-    let ids: Vec<&str> = api["items"].as_array().unwrap().iter().map(|m| m["id"].as_str().unwrap()).collect();
     let history = http.daemon.ctx(&["history", "coder/default", "--json"]).ok();
     let files: Vec<Value> = history.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let in_file: Vec<&str> = files.iter().map(|line| line["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, in_file);
+    assert_eq!(&files, api["items"].as_array().unwrap(), "the command prints the API's objects");
     let records = http.call("GET", &format!("/sessions/{id}/records"), None);
     assert!(records.headers.contains("application/jsonl"));
     let log = std::fs::read_to_string(http.daemon.root().join(log_of(&http, &id))).unwrap();

@@ -344,6 +344,45 @@ fn the_tools_work_on_the_bound_issue_alone() {
     assert_eq!(http.todos(&issue), "a:done b:in_progress c:dropped d:open");
 }
 
+#[test]
+fn an_agent_asks_for_the_end_of_an_issue_and_the_operator_confirms_it() {
+    let http = Http::start();
+    let issue = http.titled("Asked");
+    let session = http.playing();
+    let status = || text(&http.get(&format!("/issues/{issue}"))["status"]);
+    let asks = |to: &str| json!([{ "tool": { "name": "issue", "input": { "op": "transition", "to": to } } }, { "text": "." }]);
+    // Nobody is asked about an issue that is not there.
+    let refused = http.play(&session, &asks("resolved"));
+    assert!(result_of(&refused).contains("no issue"), "{refused:?}");
+    http.bind(&session, &issue).json(200);
+    // No rule of the policy stands for the operator's word.
+    std::fs::write(http.daemon.root().join("agent/coder.d/policy"), "allow issue\nallow *\n").unwrap();
+    for (to, decision, then) in
+        [("resolved", "deny", "open"), ("resolved", "allow", "resolved"), ("closed", "allow", "closed")]
+    {
+        let before = status();
+        http.post(&session, &json!({ "script": asks(to) }).to_string());
+        let waits = until("the approval", || {
+            let waiting = http.get(&format!("/sessions/{session}/approvals"));
+            waiting["items"].as_array().unwrap().first().cloned()
+        });
+        assert_eq!((&waits["tool"], &waits["subject"]), (&json!("issue"), &json!(to)));
+        assert_eq!(status(), before, "not before the operator has confirmed it");
+        let at = format!("/sessions/{session}/approvals/{}", text(&waits["id"]));
+        http.call("POST", &at, Some(&json!({ "decision": decision }).to_string())).json(200);
+        http.wait_for(&session, "idle");
+        assert_eq!(status(), then, "{to}: {decision}");
+    }
+    // What is begun, or opened again, needs nobody.
+    http.play(&session, &asks("in_progress"));
+    assert_eq!(status(), "in_progress");
+    // The operator may say it for a whole run.
+    let body = json!({ "text": json!({ "script": asks("resolved") }).to_string(), "approvals": "allow" });
+    http.call("POST", &format!("/sessions/{session}/messages"), Some(&body.to_string())).json(202);
+    http.wait_for(&session, "idle");
+    assert_eq!(status(), "resolved");
+}
+
 /// "An ephemeral system-role message listing open items. The message is not persisted."
 #[test]
 fn the_model_is_reminded_of_open_todos_and_nobody_stores_it() {

@@ -90,8 +90,8 @@ fn after_a_start_a_page_shows_all_it_did_before_and_loads_no_session() {
     assert_eq!(http.get("/projects/default/sessions"), before);
     assert_eq!(http.get("/status")["loaded"], 0, "the index knew it all");
     let first = &before["items"][3];
-    // One session alone is read, because only its log knows of damage.
     assert_eq!(&http.get(&format!("/sessions/{}", first["id"].as_str().unwrap())), first);
+    assert_eq!(http.get("/status")["loaded"], 0, "a GET loads no session");
     // Without the index the logs are read, and the page is the same.
     http.daemon.kill();
     for file in ["index.db", "index.db-wal", "index.db-shm"] {

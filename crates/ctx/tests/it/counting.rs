@@ -44,8 +44,11 @@ fn a_program_is_told_which_messages_count() {
     let told: Vec<_> = later.iter().map(|line| (&line["role"], &line["superseded"])).collect();
     assert_eq!(told, [(&"user".into(), &true.into()), (&"assistant".into(), &true.into())]);
     assert_eq!((&lines[1]["role"], &lines[1]["superseded"]), (&"user".into(), &false.into()));
-    let marks = json_lines(&root.ctx(&["history", "coder/one", "--json"]).ok());
-    assert_eq!(marks.last().unwrap()["type"], "superseded", "the lines of the file as they stand");
+    let all = json_lines(&root.ctx(&["history", "coder/one", "--json", "--all"]).ok());
+    let told: Vec<_> = all.iter().filter(|line| line["superseded"] == true).collect();
+    assert!(!told.is_empty() && told.iter().all(|line| line["content"] == "a later thought"), "{all:?}");
+    let counting = json_lines(&root.ctx(&["history", "coder/one", "--json"]).ok());
+    assert_eq!(counting.len() + told.len(), all.len());
 }
 
 #[test]

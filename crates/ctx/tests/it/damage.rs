@@ -71,8 +71,9 @@ pub(crate) fn named(place: &Place, line: usize) {
 /// The conversation, each message as `role: text`.
 pub(crate) fn said(place: &Place) -> Vec<String> {
     let lines = json_lines(&place.ctx(&["history", "--json"]).ok());
-    let text = |line: &Value| line["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-    lines.iter().map(|line| format!("{}: {}", line["role"].as_str().unwrap(), text(line))).collect()
+    let text = |line: &Value| line["content"].as_str().unwrap_or_default().to_owned();
+    let lines = lines.iter().filter(|line| line["metadata"]["damage"].is_null());
+    lines.map(|line| format!("{}: {}", line["role"].as_str().unwrap(), text(line))).collect()
 }
 
 /// The three messages and their answers, but for those named.

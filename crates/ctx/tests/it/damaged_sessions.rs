@@ -44,7 +44,7 @@ fn id_in(place: &Place, dir: &str) -> String {
 fn said(place: &Place, session: &str) -> Vec<String> {
     let lines = json_lines(&place.ctx(&["history", session, "--json"]).ok());
     let by_user = lines.iter().filter(|line| line["role"] == "user");
-    by_user.map(|line| line["content"][0]["text"].as_str().unwrap().to_owned()).collect()
+    by_user.map(|line| line["content"].as_str().unwrap().to_owned()).collect()
 }
 
 fn problems(place: &Place) -> Vec<Value> {

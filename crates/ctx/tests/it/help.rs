@@ -93,4 +93,17 @@ fn completions_know_sessions_agents_models_and_checkpoints() {
     assert_eq!(bash("ctx show coder/p"), "coder/plan\n");
     assert_eq!(bash("ctx send --model debug:s"), "script\n");
     assert_eq!(bash("ctx project tr"), "trust\n");
+    // In fish, which is asked in its own words.
+    let fish = |line: &str| {
+        let dir = std::path::Path::new(crate::support::CTX).parent().unwrap();
+        let script = format!("ctx completions fish | source; complete -C {line:?}");
+        let mut command = std::process::Command::new("fish");
+        let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
+        command.args(["--no-config", "-c", &script]).env("PATH", path);
+        command.env("CTX_ROOT", daemon.root()).env("HOME", daemon.home());
+        testkit::finish(command.current_dir(daemon.workspace())).ok()
+    };
+    assert_eq!(fish("ctx history coder/p"), "coder/plan\n");
+    assert_eq!(fish("ctx send --model debug:s"), "debug:script\n");
+    assert_eq!(fish("ctx project tr"), "trust\n");
 }

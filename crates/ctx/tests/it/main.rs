@@ -22,6 +22,7 @@ mod damaged_records;
 mod damaged_sessions;
 mod demo;
 mod directories;
+mod failed;
 mod follow;
 mod help;
 mod import;

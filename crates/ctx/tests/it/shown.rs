@@ -1,6 +1,6 @@
 //! What `show` and `export` put before a person: through a pager, in full, and saying what they leave out.
 
-use testkit::{Pty, TestDaemon};
+use testkit::{Pty, TestDaemon, until};
 
 use crate::support::{build, daemon, json_lines, wait_state};
 
@@ -228,16 +228,56 @@ fn whoever_reads_a_damaged_session_sees_where_something_is_missing() {
     }
     daemon.start_again();
     let id = json_lines(text.lines().next().unwrap())[0]["session_id"].as_str().unwrap().to_owned();
-    let socket = daemon.root().join(".state/api.sock");
-    let url = format!("http://ctx/api/v1/sessions/{id}");
-    let answer = std::process::Command::new("curl")
-        .args(["-s", "--unix-socket"])
-        .arg(socket)
-        .arg(url)
-        .output()
-        .unwrap();
-    let shown: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
-    assert_eq!(shown["damage"], serde_json::json!({"lines": 1, "since_seq": seq}), "{shown}");
+    let get = |below: &str| -> serde_json::Value {
+        let socket = daemon.root().join(".state/api.sock");
+        let url = format!("http://ctx/api/v1/sessions/{id}{below}");
+        let curl =
+            std::process::Command::new("curl").args(["-s", "--unix-socket"]).arg(socket).arg(url).output();
+        serde_json::from_slice(&curl.unwrap().stdout).unwrap()
+    };
+    let damage = serde_json::json!({"lines": 1, "since_seq": seq});
+    assert_eq!(get("")["damage"], damage, "{}", get(""));
+    // The messages have a line in its place, also page by page, and where the session is in memory.
+    let of_page = |page: &serde_json::Value| page["items"].as_array().unwrap().clone();
+    for is_loaded in [false, true] {
+        if is_loaded {
+            daemon.ctx(&["send", "--session", "one", "fourth words"]).ok();
+        }
+        let all = of_page(&get("/messages"));
+        let at = |words: &str| {
+            all.iter().position(|message| message["content"].as_str().unwrap().contains(words)).unwrap()
+        };
+        assert!(at("first words") < at(&mark) && at(&mark) < at("third words"), "{all:?}");
+        let gap = &all[at(&mark)];
+        assert_eq!((&gap["role"], &gap["metadata"]["damage"]), (&"system".into(), &damage), "{gap}");
+        let gap = gap["id"].as_str().unwrap();
+        assert_eq!(of_page(&get(&format!("/messages?since={gap}"))), all[at(&mark) + 1..]);
+        assert_eq!(of_page(&get(&format!("/messages?before={gap}"))), all[..at(&mark)]);
+        let mut paged = Vec::new();
+        let mut place = String::new();
+        loop {
+            let page = get(&format!("/messages?limit=1{place}"));
+            paged.extend(of_page(&page));
+            match page["next"].as_str() {
+                Some(next) => place = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        paged.reverse();
+        assert_eq!(paged, all);
+    }
+    let listed = || json_lines(&daemon.ctx(&["ls", "--json"]).ok());
+    assert_eq!(listed()[0]["damage"], damage, "{:?}", listed());
+    assert!(daemon.ctx(&["ls"]).ok().contains("idle damaged"));
+    let shown = daemon.ctx_with(&["chat", "coder/one"], "").ok();
+    assert!(shown.contains(&mark), "{shown}");
+    // What is repaired is not damaged any more, with the daemon and without.
+    assert_eq!(daemon.stop(), 0);
+    assert!(daemon.ctx(&["ls"]).ok().contains("idle damaged"));
+    daemon.ctx(&["repair", "coder/one", "--apply"]).ok();
+    daemon.start_again();
+    until("the repaired log to be read", || (!daemon.ctx(&["ls"]).ok().contains("damaged")).then_some(()));
+    assert_eq!(get("")["damage"], serde_json::Value::Null);
 }
 
 #[test]

@@ -22,7 +22,7 @@ impl Model {
             compaction,
             resumed: false,
             rolled_back: false,
-            superseded: false,
+            superseded: None,
         });
         self.state = Some(StateName::Paused);
         Written
@@ -100,7 +100,6 @@ impl Model {
     pub(super) fn rollback(&mut self, back: usize, partial: bool) -> Expected {
         let Some(at) = self.checkpoint_at(back) else { return Refused(Code::Enoent) };
         match self.state() {
-            StateName::Idle | StateName::Paused if self.checkpoints[at].superseded => Refused(Code::Ebusy),
             StateName::Idle | StateName::Paused => self.go_back(at, partial),
             StateName::Running | StateName::Queued => Refused(Code::Ebusy),
             StateName::Ended | StateName::Failed => Refused(Code::Eshutdown),
@@ -112,9 +111,13 @@ impl Model {
         self.settle("cancelled", partial, StateName::Idle);
         self.talk = self.checkpoints[at].talk.clone();
         self.checkpoints[at].rolled_back = true;
-        self.checkpoints[at + 1..].iter_mut().for_each(|later| later.superseded = true);
-        let undone = self.compactions.iter_mut().filter(|compaction| compaction.since > at);
-        undone.for_each(|compaction| compaction.rolled_back = true);
+        let now = self.checkpoints.len();
+        for (index, checkpoint) in self.checkpoints.iter_mut().enumerate() {
+            checkpoint.superseded = undone(checkpoint.superseded, index > at, at, now);
+        }
+        for compaction in &mut self.compactions {
+            compaction.rolled_back = undone(compaction.rolled_back, compaction.since > at, at, now);
+        }
         Written
     }
 
@@ -162,7 +165,7 @@ impl Model {
         gone.retain(|name| !self.pins.contains(name));
         let summary = (summary && !gone.is_empty()).then_some("short");
         let (by_hand, since) = (self.is_compaction, self.checkpoints.len());
-        let (state, flag, rolled_back) = ("proposed", "none", false);
+        let (state, flag, rolled_back) = ("proposed", "none", None);
         self.compactions.push(Compaction { gone, summary, state, flag, rolled_back, since, by_hand });
         let newest = self.compactions.len() - 1;
         if !proposed {
@@ -295,4 +298,10 @@ impl Model {
             (Some(_), _) => Refused(Code::Ebusy),
         }
     }
+}
+
+/// When something was undone that is, where the session goes back to a checkpoint: what came after that is, and what was
+/// undone after it was made is not any more.
+fn undone(before: Option<usize>, is_later: bool, at: usize, now: usize) -> Option<usize> {
+    if is_later { before.or(Some(now)) } else { before.filter(|then| *then <= at) }
 }

@@ -55,7 +55,8 @@ pub struct Checkpoint {
     compaction: Option<usize>,
     pub resumed: bool,
     pub rolled_back: bool,
-    pub superseded: bool,
+    /// How many checkpoints there were when it was.
+    pub superseded: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -64,7 +65,8 @@ pub struct Compaction {
     summary: Option<&'static str>,
     pub state: &'static str,
     flag: &'static str,
-    pub rolled_back: bool,
+    /// How many checkpoints there were when it was.
+    pub rolled_back: Option<usize>,
     /// How many checkpoints there were when it took effect.
     since: usize,
     by_hand: bool,

@@ -71,6 +71,8 @@ pub struct SessionItem {
     pub row: Overview,
     /// The seq up to which the log has been read.
     pub next_seq: u64,
+    /// The byte at which that ends; 0: not known.
+    pub end_bytes: u64,
 }
 
 impl SessionItem {
@@ -81,7 +83,12 @@ impl SessionItem {
 
 pub(super) fn columns() -> String {
     // What is shown of a log that is being read is from before.
-    format!("{SESSION_COLUMNS}, log, CASE WHEN reading IS NULL THEN next_seq ELSE 0 END")
+    format!("{SESSION_COLUMNS}, log, CASE WHEN reading IS NULL THEN next_seq ELSE 0 END, end_bytes")
+}
+
+/// How many they are.
+pub(super) fn columns_len() -> usize {
+    SESSION_COLUMNS_LEN + 3
 }
 
 pub(super) fn item(row: &Row<'_>) -> rusqlite::Result<SessionItem> {
@@ -94,7 +101,8 @@ pub(super) fn item(row: &Row<'_>) -> rusqlite::Result<SessionItem> {
         )
     })?;
     let next_seq = count_of(row.get(SESSION_COLUMNS_LEN + 1)?);
-    Ok(SessionItem { row: session_row(row)?, log, next_seq })
+    let end_bytes = count_of(row.get(SESSION_COLUMNS_LEN + 2)?);
+    Ok(SessionItem { row: session_row(row)?, log, next_seq, end_bytes })
 }
 
 impl Queries<'_> {

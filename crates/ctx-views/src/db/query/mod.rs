@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use ctx_journal::LogPath;
+use ctx_session::record::Failure;
 use ctx_session::{Name, SessionId, Ulid};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -59,6 +60,19 @@ impl IndexReader {
     pub fn queries(&self) -> Queries<'_> {
         Queries { db: &self.db, path: &self.path }
     }
+}
+
+/// Flawed sessions that are told of at once.
+const FLAWED_MAX: usize = 1_000;
+
+/// A session that a list must show as it is not in its own log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flawed {
+    pub item: SessionItem,
+    /// Its log was not there when it was last looked for.
+    pub is_gone: bool,
+    /// Why it has failed, where its log does not say it.
+    pub broken: Option<Failure>,
 }
 
 impl Queries<'_> {
@@ -136,6 +150,32 @@ impl Queries<'_> {
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
+    /// The same with what was known of them.
+    pub fn gone(&self) -> Result<Vec<SessionItem>, DbError> {
+        let sql = format!("SELECT {} FROM sessions WHERE missing = 1 ORDER BY id", list::columns());
+        self.rows(&sql, Vec::new(), list::item)
+    }
+
+    /// The sessions that have failed, whether their log says so or not, and those whose log has lost something.
+    pub fn flawed(&self, viewer: &Viewer) -> Result<Vec<Flawed>, DbError> {
+        let mut wanted = Wanted::any(viewer);
+        wanted.and("(state = 'failed' OR missing = 1 OR broken IS NOT NULL OR damage IS NOT NULL)", []);
+        let sql = format!(
+            "SELECT {}, missing, broken FROM sessions WHERE {} ORDER BY id DESC LIMIT {FLAWED_MAX}",
+            list::columns(),
+            wanted.condition()
+        );
+        self.rows(&sql, wanted.values, |row| {
+            let at = list::columns_len();
+            let broken: Option<String> = row.get(at + 1)?;
+            Ok(Flawed {
+                item: list::item(row)?,
+                is_gone: row.get(at)?,
+                broken: broken.and_then(|text| serde_json::from_str(&text).ok()),
+            })
+        })
+    }
+
     /// Where a session's log was when it was last read; nothing of one that the index does not know.
     pub fn log_of(&self, id: SessionId) -> Result<Option<LogPath>, DbError> {
         let values = vec![Value::Text(id.to_string())];
@@ -170,7 +210,14 @@ impl Wanted {
 
     /// Also those of which the index has only met the beginning.
     fn there(viewer: &Viewer) -> Wanted {
-        let mut wanted = Wanted { conditions: vec!["missing = 0".to_owned()], values: Vec::new() };
+        let mut wanted = Wanted::any(viewer);
+        wanted.and("missing = 0", []);
+        wanted
+    }
+
+    /// Also those whose log is gone.
+    fn any(viewer: &Viewer) -> Wanted {
+        let mut wanted = Wanted { conditions: vec!["1".to_owned()], values: Vec::new() };
         match viewer {
             Viewer::All => {}
             Viewer::User { uid, spaces } if spaces.is_empty() => {

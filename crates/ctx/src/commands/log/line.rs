@@ -1,5 +1,6 @@
 //! Formats a record as one readable line. Pure.
 
+use ctx_api::model::in_api;
 use ctx_journal::{Entry, LOST};
 use ctx_session::record::{
     ApprovalBody, ApprovalScope, Approvals, Body, CheckpointBody, CompactionBody, Decoded, MessageBody,
@@ -56,7 +57,7 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
     match body {
         Body::Session(SessionBody::Meta(meta)) => {
             let with = meta.agent.as_ref().map_or("a model".to_owned(), ToString::to_string);
-            format!("session {} with {with}, {} ({})", meta.name, meta.model, meta.session_id)
+            format!("session {} with {with}, {} ({})", meta.name, in_api(&meta.model), meta.session_id)
         }
         Body::Run(RunBody::Context(context)) => {
             let asked = match context.approvals {
@@ -65,7 +66,7 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
                 None => "",
             };
             let shown = if context.redact == Some(Redact::Off) { ", secrets are not redacted" } else { "" };
-            format!("context: {} in {}{asked}{shown}", context.model, context.cwd)
+            format!("context: {} in {}{asked}{shown}", in_api(&context.model), context.cwd)
         }
         Body::Message(MessageBody::User(user)) => format!("{} {}", paint.cyan("user"), quote(&user.text)),
         Body::Run(RunBody::Created(run)) => format!("run {} created{}", run.turn_id, purpose(run)),
@@ -160,7 +161,7 @@ fn purpose(run: &RunCreated) -> String {
 fn describe_subagent(body: &SubagentBody, paint: Paint) -> String {
     match body {
         SubagentBody::Spawned(spawned) => {
-            let (name, model) = (paint.bold(&safe(&spawned.name)), safe(&spawned.model));
+            let (name, model) = (paint.bold(&safe(&spawned.name)), safe(&in_api(&spawned.model)));
             let limits = words::subagent_limits(spawned);
             format!("subagent {name} spawned with {model} ({limits}): {}", quote(&spawned.prompt))
         }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use ctx_api::http::{List, Session};
+use ctx_api::http::{Damage, List, Session};
 use ctx_journal::LogPath;
 use ctx_session::record::Failure as SessionFailure;
-use ctx_session::{Name, StateName, Timestamp};
-use ctx_views::db::{IndexReader, ListQuery, SessionItem, Sort};
+use ctx_session::{Code, Missing, Name, StateName, Timestamp};
+use ctx_views::db::{Flawed, IndexReader, ListQuery, SessionItem, Sort};
 use ctx_views::files::Meta;
 use ctx_views::read::{Object, Reader, SessionsDir, Summary};
 
@@ -57,6 +57,13 @@ pub enum Need {
 }
 
 impl Row {
+    /// What its log has lost, as the daemon says, or the file that was written when the session was last loaded.
+    pub fn damage(&self) -> Option<Damage> {
+        let known = self.known.as_ref().and_then(|session| session.damage.clone());
+        let told = |missing: Missing| Damage { lines: missing.records, since_seq: missing.since_seq };
+        known.or_else(|| self.meta.damage.map(told))
+    }
+
     pub fn need(&self) -> Need {
         match self.meta.state {
             _ if self.approvals > 0 => Need::Approval,
@@ -124,8 +131,7 @@ fn asks_much(args: &Args) -> bool {
 fn from_index(args: &Args, reader: &Reader, index: &IndexReader, limit: usize) -> Result<Vec<Row>, Failure> {
     let mut states: Vec<StateName> = args.states.iter().map(|word| word.state()).collect();
     if states.is_empty() && !args.all {
-        let is_asked = |state: &StateName| !state.is_over() || (args.needs_me && *state == StateName::Failed);
-        states.extend(StateName::ALL.into_iter().filter(is_asked));
+        states.extend(StateName::ALL.into_iter().filter(|state| *state != StateName::Ended));
     }
     let query = ListQuery {
         states,
@@ -215,9 +221,9 @@ fn leave_out_copies(rows: &mut Vec<Row>) {
     rows.retain(|row| seen.insert(row.meta.id));
 }
 
-/// Whether sessions that are over are asked for.
-fn wants_over(args: &Args) -> bool {
-    args.all || args.needs_me || args.states.iter().any(|word| word.state().is_over())
+/// Whether sessions are asked for that the index file does not name: those that are over, or put away.
+fn wants_unlisted(args: &Args) -> bool {
+    args.all || args.archived || args.needs_me || args.states.iter().any(|word| word.state().is_over())
 }
 
 fn fits(args: &Args, row: &Row) -> bool {
@@ -227,7 +233,7 @@ fn fits(args: &Args, row: &Row) -> bool {
         has(meta.name.as_str(), text) || meta.title.as_deref().is_some_and(|title| has(title, text))
     };
     let state = if args.states.is_empty() {
-        args.all || !meta.state.is_over() || (args.needs_me && meta.state == StateName::Failed)
+        args.all || meta.state != StateName::Ended
     } else {
         args.states.iter().any(|word| word.state() == meta.state)
     };
@@ -253,14 +259,14 @@ fn newest(
 ) -> Result<Option<Vec<Row>>, Failure> {
     let wanted = limit.saturating_add(1);
     let mut asked = wanted;
-    if wants_over(args) {
+    if wants_unlisted(args) {
         if patience.is_some_and(|patience| reader.count(sessions).is_ok_and(|count| count > patience)) {
             return Ok(None);
         }
         asked = usize::MAX;
     }
     loop {
-        let names = match wants_over(args) {
+        let names = match wants_unlisted(args) {
             true => reader.newest_of_all(sessions, asked)?,
             false => reader.newest(sessions, asked)?,
         };
@@ -287,8 +293,43 @@ fn newest(
     }
 }
 
+/// Shows what the index knows and the files do not: who has failed, and whose log has lost something. Sessions whose
+/// directory is gone are in no other list.
+pub fn mark_flawed(args: &Args, root: &Root, rows: &mut Vec<Row>) {
+    let Ok(Index::File(index)) = index::open(root) else { return };
+    let Ok(viewer) = root.reader().and_then(|reader| index::viewer(&reader)) else { return };
+    // A list without it is better than none.
+    let Ok(flawed) = index.queries().flawed(&viewer) else { return };
+    for Flawed { item, is_gone, broken } in flawed {
+        let gone = || SessionFailure {
+            code: Code::Enoent,
+            reason: "log_missing".to_owned(),
+            message: "its log is gone; `ctx doctor` says more".to_owned(),
+        };
+        let broken = broken.or_else(|| is_gone.then(gone));
+        let mut row = Row::of_item(item);
+        if let Some(known) = rows.iter_mut().find(|known| known.meta.id == row.meta.id) {
+            known.meta.damage = known.meta.damage.or(row.meta.damage);
+            known.break_down(broken);
+            continue;
+        }
+        row.break_down(broken);
+        let is_agents = args.agent.as_ref().is_none_or(|agent| row.meta.agent.as_ref() == Some(agent));
+        if row.meta.state == StateName::Failed && is_agents && fits(args, &row) {
+            rows.push(row);
+        }
+    }
+}
+
 impl Row {
-    fn of_summary(summary: Summary) -> Row {
+    /// Failed, where its log does not say so.
+    fn break_down(&mut self, broken: Option<SessionFailure>) {
+        if let Some(failure) = broken {
+            (self.meta.state, self.meta.failure) = (StateName::Failed, Some(failure));
+        }
+    }
+
+    pub fn of_summary(summary: Summary) -> Row {
         let object = &summary.session.sessions.object;
         Row {
             session: summary.session.to_string(),
@@ -329,6 +370,8 @@ impl Row {
             bound_issue: row.bound_issue,
             archived: row.archived,
             superseded: None,
+            pinned: None,
+            damage: row.missing,
             state: row.state,
             failure: row.failure,
         };

@@ -178,7 +178,7 @@ fn a_paused_run_goes_on_under_what_it_began_with() {
         let found = contexts(&http);
         let [.., began, resumed] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!(began, resumed, "with a restart: {restarts}");
-        assert_eq!((&began["model"], &began["policy"]), (&json!("debug/script"), &json!(["allow fs.read"])));
+        assert_eq!((&began["model"], &began["policy"]), (&json!("debug:script"), &json!(["allow fs.read"])));
         http.done(&id, "hello");
         let next = contexts(&http).pop().unwrap();
         assert_eq!(
