@@ -58,6 +58,7 @@ pub fn meta(ids: &mut IdSource, number: u64, now: Timestamp) -> Outcome<SessionM
         cwd: format!("/work/{}", number % 50),
         dir: None,
         workspace: None,
+        provider: Some("debug".to_owned()),
         model: "debug:echo".to_owned(),
         title: None,
         client: None,
