@@ -5,15 +5,18 @@ pub mod dispatch;
 pub mod fs;
 pub mod output;
 pub mod shell;
+pub mod terminal;
 pub mod todo;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ctx_host::terminal::Terminals;
 pub use ctx_session::issue::IssueAct;
+use ctx_session::port::{OpenTerminal, TerminalStart};
 use ctx_session::record::{Approvals, ToolSummary};
 use ctx_session::subagent::PRIMARYS_ALONE;
-use ctx_session::{Code, Limits, SessionId, Ulid};
+use ctx_session::{Code, Limits, SessionId, Timestamp, Ulid};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -66,6 +69,9 @@ pub struct Services {
     pub seen: Arc<fs::Seen>,
     /// None: there are none, as in tests.
     pub shells: Option<Arc<AgentShells>>,
+    pub terminals: Option<Arc<Terminals>>,
+    /// The time, for what is started.
+    pub now: Option<fn() -> Timestamp>,
 }
 
 /// A call that is ready to be judged by the policy, and then to be made.
@@ -109,6 +115,8 @@ pub enum Work {
     },
     /// Gives a part of the work to a subagent.
     Dispatch(dispatch::Dispatched),
+    /// Opens a terminal: recorded first, started then.
+    Terminal(OpenTerminal, TerminalStart),
     /// Asks something of the bound issue.
     Issue(IssueAct),
     /// Reads back what an earlier call gave.
@@ -156,6 +164,10 @@ impl Tools {
                 Arc::new(shell::ShellExec),
                 Arc::new(shell::ShellOutput),
                 Arc::new(shell::ShellInterrupt),
+                Arc::new(terminal::TerminalOpen),
+                Arc::new(terminal::TerminalWrite),
+                Arc::new(terminal::TerminalRead),
+                Arc::new(terminal::TerminalClose),
                 Arc::new(output::OutputRead),
                 Arc::new(checkpoint::Checkpoint),
                 Arc::new(todo::Todo),
@@ -171,10 +183,12 @@ impl Tools {
         self
     }
 
-    /// Those of them that a subagent can have.
-    pub fn for_subagent(mut self) -> Tools {
+    /// Those of them that a subagent can have; terminals only where its part of the project file says so.
+    pub fn for_subagent(mut self, has_terminal: bool) -> Tools {
         self.withheld = &PRIMARYS_ALONE;
-        self.tools.retain(|tool| !PRIMARYS_ALONE.contains(&tool.spec().name.as_str()));
+        let is_its =
+            |name: &str| !PRIMARYS_ALONE.contains(&name) && (has_terminal || !name.starts_with("terminal."));
+        self.tools.retain(|tool| is_its(&tool.spec().name));
         self
     }
 

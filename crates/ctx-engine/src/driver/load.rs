@@ -1,5 +1,6 @@
 //! How a driver comes and goes: loading a session, or making a new one, and unloading it when nobody needs it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ctx_journal::{Journal, JournalError, LogPath, Owner, lock};
@@ -60,7 +61,8 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
                 if made.is_some() {
                     inner.news.created(&core.session.meta);
                 }
-                let driver = Driver::new(inner, id, task_link, mailbox, core);
+                let mut driver = Driver::new(inner, id, task_link, mailbox, core);
+                driver.take_up_terminals();
                 if let Some(made) = made {
                     let _ = made.send(Ok(()));
                 }
@@ -263,6 +265,7 @@ impl Driver {
             idle_since: Instant::now(),
             files_tried: Instant::now(),
             imported: None,
+            strays: HashSet::new(),
             lost: false,
         }
     }

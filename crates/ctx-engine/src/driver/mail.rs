@@ -4,14 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use ctx_session::command::{ApprovalAsk, Approved, Exit, Import, Outcome, Progress, Spawn};
 use ctx_session::issue::IssueAct;
-use ctx_session::port::{DeltaKind, Reaped, RunPort, Step, Stopped};
+use ctx_session::port::{DeltaKind, OpenTerminal, Reaped, RunPort, Step, Stopped};
 use ctx_session::record::{BlobRef, Caller};
 use ctx_session::{
-    Answer, CallId, CheckpointId, Command, MessageId, Refusal, RunId, Session, SubagentId, Ulid,
+    Answer, CallId, CheckpointId, Command, MessageId, Refusal, RunId, Session, SessionId, SubagentId,
+    TerminalId, Ulid,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::live::Live;
+use crate::port::Prepared;
 use crate::request::{Post, Posted};
 use crate::shared::Inner;
 
@@ -46,6 +48,10 @@ pub(crate) enum Ask {
     Look {
         reply: ReplyTo<Box<Session>>,
     },
+    /// Under what a run would work now.
+    Prepare {
+        reply: ReplyTo<Prepared>,
+    },
     /// Its live events.
     Live {
         reply: ReplyTo<Arc<Live>>,
@@ -60,6 +66,9 @@ pub(crate) enum Ask {
         reply: ReplyTo<()>,
     },
 }
+
+/// A terminal that the log has now: of which session, whose, and its id.
+pub(crate) type OpenedTerminal = (SessionId, u32, TerminalId);
 
 /// The way of a new subagent, or why there is none, for the model to read.
 pub(crate) type Spawned = Result<Arc<dyn RunPort>, Refusal>;
@@ -110,6 +119,12 @@ pub(crate) enum Mail {
         call: CallId,
         reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>>,
     },
+    Terminal {
+        run: RunId,
+        caller: Option<SubagentId>,
+        open: OpenTerminal,
+        reply: oneshot::Sender<Result<Result<OpenedTerminal, Refusal>, Stopped>>,
+    },
     Pack {
         run: RunId,
         json: Vec<u8>,
@@ -149,6 +164,7 @@ impl Ask {
             Ask::Do { reply, .. } | Ask::EditPrompt { reply, .. } => drop(reply.send(Err(refusal))),
             Ask::Post { reply, .. } | Ask::ResumeQueued { reply, .. } => drop(reply.send(Err(refusal))),
             Ask::Look { reply } => drop(reply.send(Err(refusal))),
+            Ask::Prepare { reply } => drop(reply.send(Err(refusal))),
             Ask::Live { reply } => drop(reply.send(Err(refusal))),
             Ask::Rename { reply } => drop(reply.send(Err(refusal))),
             Ask::Import { reply, .. } => drop(reply.send(Err(refusal))),
@@ -163,6 +179,7 @@ impl Ask {
             Ask::ResumeQueued { .. }
             | Ask::EditPrompt { .. }
             | Ask::Look { .. }
+            | Ask::Prepare { .. }
             | Ask::Live { .. }
             | Ask::Import { .. }
             | Ask::Rename { .. } => true,
@@ -195,6 +212,7 @@ fn may_repeat(command: &Command) -> bool {
         | Command::Unbind { .. }
         | Command::Pin { .. }
         | Command::Import(_)
+        | Command::Terminal(_)
         | Command::Change(_)
         | Command::Attach { .. }
         | Command::Detach { .. }

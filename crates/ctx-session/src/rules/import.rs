@@ -47,6 +47,7 @@ pub fn may_import(body: &Body) -> bool {
         | Body::Session(_)
         | Body::Checkpoint(_)
         | Body::Approval(_)
+        | Body::Terminal(_)
         | Body::Subagent(_) => false,
     }
 }
@@ -86,6 +87,7 @@ fn identity(body: &Body) -> Option<(&'static str, Ulid)> {
         | Body::Session(_)
         | Body::Checkpoint(_)
         | Body::Approval(_)
+        | Body::Terminal(_)
         | Body::Subagent(_) => return None,
     };
     Some((body.name(), id))
