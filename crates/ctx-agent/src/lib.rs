@@ -26,7 +26,7 @@ pub use describe::{Description, Settings, fresh::prepare_root};
 pub use guard::{GuardAs, guard};
 pub use model::{Models, registry::ModelId};
 pub use prepare::{Agent, Ask, Place, Prepared, PromptText, prepare};
-pub use run::{Guard, Guarded, Job, JobKind, Who, run};
+pub use run::{Guard, Guarded, Job, JobKind, Who, own_want, run};
 pub use tool::Services;
 
 /// A future behind a pointer, so that traits with async methods stay object safe.

@@ -145,6 +145,13 @@ impl AgentShells {
         AgentShells { ground, state: Mutex::default() }
     }
 
+    /// Makes a cage ready to be started elsewhere; where `bwrap` is.
+    pub fn ready(&self, cage: &Cage) -> Result<PathBuf, Refusal> {
+        let bwrap = find_bwrap(&self.ground.cages.path).map_err(no_cage)?;
+        make_home(cage).map_err(no_cage)?;
+        Ok(bwrap)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

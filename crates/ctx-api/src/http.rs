@@ -48,7 +48,9 @@ pub use shell::{
 };
 pub use space::{NewSpace, Space};
 pub use subagent::{SubagentInvocation, SubagentSnapshot};
-pub use terminal::{NewTerminal, Terminal, TerminalCursor, TerminalInput, TerminalScreen};
+pub use terminal::{
+    NewSessionTerminal, NewTerminal, Terminal, TerminalCursor, TerminalInput, TerminalScreen,
+};
 
 /// A page of a list, and the cursor of the next one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

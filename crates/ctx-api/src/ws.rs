@@ -29,6 +29,30 @@ pub struct Received {
     pub r#type: String,
     #[serde(default)]
     pub payload: Value,
+    #[serde(flatten)]
+    pub pty: PtyFields,
+}
+
+/// What the frames of the `pty` channel have beside `payload`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct PtyFields {
+    pub pty_id: Option<String>,
+    /// Of `stdin`, in base64.
+    pub data: Option<String>,
+    /// Of `resize`.
+    pub cols: Option<u16>,
+    pub rows: Option<u16>,
+}
+
+/// How a client gets what a terminal shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PtyEncoding {
+    #[default]
+    Base64,
+    /// In binary frames: 1, the terminal's id in 16 bytes, the number in 8, big-endian, then the data.
+    Binary,
 }
 
 /// `control hello`: the first frame of every client.
@@ -37,6 +61,9 @@ pub struct Received {
 pub struct Hello {
     pub epoch: Option<String>,
     pub resume_from_seq: Option<Seqs>,
+    pub pty_encoding: PtyEncoding,
+    /// Lines above the screen to begin with in each terminal; as many as are kept if it is absent.
+    pub scrollback: Option<usize>,
 }
 
 /// The last seq of each channel that is replayed.

@@ -171,7 +171,7 @@ impl Engine {
         allowed: Option<ApprovalScope>,
         note: Option<&str>,
     ) -> Result<(), Refusal> {
-        if allow {
+        if allowed.is_some() {
             self.check_allows(caller, &*self.find(caller, id)?)?;
         }
         let by = caller.uid;

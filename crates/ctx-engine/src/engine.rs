@@ -62,6 +62,7 @@ impl Engine {
         self.inner.behind.catch_up();
         let (found, files_behind) = started?;
         crate::start::catch_up_later(&self.inner, files_behind);
+        self.take_up_terminals();
         Ok(found)
     }
 

@@ -38,6 +38,7 @@ mod space_ops;
 mod spaces;
 pub mod start;
 mod temp;
+mod terminals;
 
 pub use clock::{Clock, Fresh, SystemClock};
 pub use details::Details;

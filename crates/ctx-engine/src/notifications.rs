@@ -116,6 +116,7 @@ fn change_of(body: &Body) -> Option<Change> {
         | Body::Message(_)
         | Body::Tool(_)
         | Body::Subagent(_)
+        | Body::Terminal(_)
         | Body::Compaction(_)
         | Body::Session(_)
         | Body::Checkpoint(_) => None,

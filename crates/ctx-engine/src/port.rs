@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use ctx_journal::Owner;
 use ctx_session::command::{Outcome, RunContext, RunWishes};
-use ctx_session::port::{Recorded, RunPort};
+use ctx_session::port::{Recorded, RunPort, TerminalStart};
 use ctx_session::project::{Problem, ProjectRead, Strategy};
-use ctx_session::record::{RunKind, SessionMeta, Workspace};
-use ctx_session::{Limits, Name, Refusal, RunId, SessionId};
+use ctx_session::record::{RunKind, SessionMeta, TerminalEnd, Workspace};
+use ctx_session::{Code, Limits, Name, Refusal, RunId, SessionId, TerminalId};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -24,10 +24,62 @@ pub trait Worker: Send + Sync + 'static {
     /// Does the work. Returns soon after `stop`; the engine gives up on it after the grace time.
     fn run(&self, job: Job, port: Arc<dyn RunPort>, stop: CancellationToken) -> BoxFuture<'static, Outcome>;
 
+    /// How a terminal that the operator wants is to be started.
+    fn terminal(&self, _: TerminalAsk) -> Result<TerminalStart, Refusal> {
+        Err(Refusal::new(Code::Ehostdown, "this daemon has no terminals"))
+    }
+
+    /// Waits for the end of a terminal: why, its exit code, the lines of its transcript. One that is not there is lost.
+    fn terminal_ended(
+        &self,
+        _owner: u32,
+        _: TerminalId,
+    ) -> BoxFuture<'static, (TerminalEnd, Option<i32>, u64)> {
+        Box::pin(std::future::ready((TerminalEnd::HolderLost, None, 0)))
+    }
+
+    /// Ends the program of a terminal.
+    fn close_terminal(&self, _owner: u32, _: TerminalId) -> BoxFuture<'static, Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Terminals of sessions, with their owners, whose end nobody has settled. Blocks.
+    fn terminals_left(&self) -> Vec<(u32, SessionId, TerminalId)> {
+        Vec::new()
+    }
+
+    /// The end of a terminal is in the log. Blocks.
+    fn settle_terminal(&self, _owner: u32, _: TerminalId) {}
+
+    /// Removes what the terminals of a session have left. Blocks.
+    fn forget_terminals(&self, _owner: u32, _: SessionId) {}
+
     /// Does something to all processes that a session's runs have started. Ready when it is done.
     fn processes(&self, _session: SessionId, _act: ProcessAct) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
+}
+
+/// A terminal that the operator opens in a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorsTerminal {
+    pub name: Option<String>,
+    pub command: Vec<String>,
+    pub cols: u16,
+    pub rows: u16,
+    /// In the cage of the session's agent; else as its owner.
+    pub caged: bool,
+}
+
+/// The same with what the engine knows of the session.
+pub struct TerminalAsk {
+    pub session: SessionId,
+    pub owner: u32,
+    pub new: OperatorsTerminal,
+    /// Under what a run would work; with a cage alone.
+    pub prepared: Option<Prepared>,
+    /// Where the session began on the machine.
+    pub dir: Option<String>,
 }
 
 /// What is done to the processes of a session.

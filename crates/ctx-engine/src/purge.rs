@@ -48,6 +48,9 @@ impl Engine {
         let (at_work, path, of) = (inner.clone(), log.clone(), summary.clone());
         let removed = tokio::task::spawn_blocking(move || {
             let removed = remove(&at_work, caller, &*journal, &path, &of);
+            if removed.is_ok() {
+                at_work.worker.forget_terminals(of.meta.owner, of.meta.session_id);
+            }
             let is_gone = matches!(journal.head(&path), Err(JournalError::NotThere { .. }));
             (removed, is_gone)
         });

@@ -9,10 +9,11 @@ use std::time::Duration;
 use ctx_journal::{Journal, LogPath, Owner, lock};
 use ctx_session::command::Interruption;
 use ctx_session::record::{Scope, SessionMeta};
-use ctx_session::{Answer, Code, Command, Limits, Refusal, SessionId, Timestamp};
+use ctx_session::{Answer, Code, Command, Limits, Refusal, SessionId, TerminalId, Timestamp};
 use ctx_views::files::SessionFiles;
 use ctx_views::identity::{First, Identity, Place};
 use ctx_views::{RootDir, Sources};
+use tokio::sync::broadcast;
 
 use crate::admission::Slots;
 use crate::clock::Fresh;
@@ -62,6 +63,9 @@ pub(crate) struct Inner {
     pub panics: Mutex<HashMap<SessionId, u32>>,
     /// Sessions whose log failed, until they are taken up again.
     pub lost: Mutex<HashSet<SessionId>>,
+    /// Terminals of sessions whose end somebody waits for.
+    pub watched: Mutex<HashSet<TerminalId>>,
+    pub terminal_news: broadcast::Sender<SessionId>,
     pub closing: AtomicBool,
 }
 
@@ -96,6 +100,8 @@ impl Inner {
             holds: Mutex::default(),
             panics: Mutex::default(),
             lost: Mutex::default(),
+            watched: Mutex::default(),
+            terminal_news: broadcast::Sender::new(256),
             closing: AtomicBool::new(false),
         }
     }

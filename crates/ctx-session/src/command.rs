@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{
-    ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, SubagentId, Ulid,
+    ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, SubagentId, TerminalId, Ulid,
 };
 use crate::record::{
     ApprovalOutcome, ApprovalScope, Approvals, BlobRef, Body, Caller, CancelReason, Compaction,
     CompactionFlag, DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact,
-    Source, Strategy, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
+    Source, Strategy, TerminalEnd, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
 };
 pub use crate::record::{RunNet, RunWishes};
 use crate::request::RequestKey;
@@ -120,6 +120,8 @@ pub enum Command {
         by: u32,
     },
     Change(Change),
+    /// Something that happens to a terminal of the session.
+    Terminal(TerminalAct),
     /// Adds what another agent's session has and this one has not yet, each record with its time.
     Import(Import),
     UndoImport(UndoImport),
@@ -183,6 +185,26 @@ pub struct UndoImport {
     pub by: u32,
     pub superseded: Vec<Ulid>,
     pub restored: Vec<Ulid>,
+}
+
+/// What happens to a terminal of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TerminalAct {
+    /// It is about to be opened; it is started when this is in the log.
+    Open {
+        terminal: TerminalId,
+        /// The run whose agent opens it, and the subagent of it; none: the operator does.
+        run: Option<RunId>,
+        caller: Option<SubagentId>,
+        name: Option<String>,
+        command: Vec<String>,
+        caged: bool,
+        by: u32,
+    },
+    /// It has ended.
+    Closed { terminal: TerminalId, reason: TerminalEnd, exit_code: Option<i32>, lines: u64 },
+    /// A client has come back to it.
+    Reattached { terminal: TerminalId, user: u32, scrollback_lines: u64 },
 }
 
 /// Who pauses a session.

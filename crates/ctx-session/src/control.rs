@@ -348,6 +348,7 @@ impl Control {
             | Body::Run(RunBody::QueuedDiscarded(_))
             | Body::Message(_)
             | Body::Tool(_)
+            | Body::Terminal(_)
             | Body::Subagent(_) => {}
         }
     }

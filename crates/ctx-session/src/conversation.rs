@@ -328,6 +328,7 @@ fn utterance(body: &Body) -> Option<Utterance<'_>> {
         | Body::Session(_)
         | Body::Checkpoint(_)
         | Body::Approval(_)
+        | Body::Terminal(_)
         | Body::Message(_)
         | Body::Tool(_)
         | Body::Subagent(_)
@@ -406,6 +407,7 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
         | Body::Subagent(_)
         | Body::Session(_)
         | Body::Approval(_)
+        | Body::Terminal(_)
         | Body::Run(_)
         | Body::Checkpoint(_)
         | Body::Compaction(_) => None,

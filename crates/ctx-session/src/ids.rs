@@ -145,6 +145,10 @@ id_type!(
     CompactionId
 );
 id_type!(
+    /// Names a terminal of a session.
+    TerminalId
+);
+id_type!(
     /// Names an approval that a tool call waits for.
     ApprovalId
 );

@@ -24,6 +24,7 @@ pub mod request;
 pub mod rules;
 pub mod session;
 pub mod subagent;
+pub mod terminal;
 pub mod time;
 mod word_enum;
 
@@ -31,7 +32,7 @@ pub use code::{Code, Refusal};
 pub use command::{Answer, Command, Decision, Effect};
 pub use ids::{
     ApprovalId, CallId, CheckpointId, CompactionId, IdSource, IssueId, MessageId, RunId, SessionId,
-    SubagentId, TodoId, Ulid,
+    SubagentId, TerminalId, TodoId, Ulid,
 };
 pub use limits::Limits;
 pub use log_facts::Missing;

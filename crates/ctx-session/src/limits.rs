@@ -89,6 +89,18 @@ pub struct Limits {
     pub loaded_per_operator: usize,
     /// Temp sessions of one user at a time; they are kept in memory.
     pub temp_per_operator: usize,
+    /// Terminals of one session that may be open at a time.
+    pub terminals_per_session: usize,
+    /// Terminals of one user that may be open at a time and belong to no session.
+    pub terminals_per_operator: usize,
+    /// Lines above the screen that a terminal keeps.
+    pub terminal_scrollback_lines: usize,
+    /// How long nothing may happen in a terminal before its clients get a notice, in milliseconds.
+    pub terminal_idle_ms: u64,
+    /// Output of a terminal that one WebSocket client gets in a second, in bytes; then it gets a fresh screen.
+    pub terminal_client_bytes: u64,
+    /// Largest transcript of a terminal, in bytes; beyond it the oldest part is dropped.
+    pub transcript_bytes: u64,
 }
 
 impl Default for Limits {
@@ -134,6 +146,12 @@ impl Default for Limits {
             reattach_bytes_total: 512 * 1024 * 1024,
             loaded_per_operator: 2_048,
             temp_per_operator: 64,
+            terminals_per_session: 8,
+            terminals_per_operator: 64,
+            terminal_scrollback_lines: 10_000,
+            terminal_idle_ms: 1_800_000,
+            terminal_client_bytes: 1024 * 1024,
+            transcript_bytes: 256 * 1024 * 1024,
         }
     }
 }

@@ -184,6 +184,7 @@ impl Overview {
             Body::Tool(_)
             | Body::Subagent(_)
             | Body::Approval(_)
+            | Body::Terminal(_)
             | Body::Session(_)
             | Body::Run(_)
             | Body::Message(_)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::code::{Code, Refusal};
 use crate::command::{ApprovalAsk, Approved, Exit, Progress, Spawn, StartedTool};
 use crate::conversation::Message;
-use crate::ids::{CallId, MessageId, SubagentId, Ulid};
+use crate::ids::{CallId, MessageId, SubagentId, TerminalId, Ulid};
 use crate::issue::IssueAct;
 use crate::record::{Approvals, BlobRef, ExitCause, Source};
 use crate::subagent::Consequence;
@@ -62,9 +62,29 @@ pub trait RunPort: Send + Sync {
     /// Ends a subagent, unless something else has ended it before, and tells what it came to.
     fn reap(&self, subagent: SubagentId, exit: Exit) -> PortFuture<'_, Reaped>;
 
+    /// Opens a terminal: recorded first, and started then. The inner refusal is for the model to read.
+    fn open_terminal(
+        &self,
+        _: OpenTerminal,
+        _: TerminalStart,
+    ) -> PortFuture<'_, Result<TerminalId, Refusal>> {
+        Box::pin(async { Ok(Err(Refusal::new(Code::Ehostdown, "there are no terminals here"))) })
+    }
+
     /// Returns when whoever this port belongs to is to stop: its run, or a subagent alone.
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
+
+/// A terminal that an agent wants to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTerminal {
+    pub name: Option<String>,
+    pub command: Vec<String>,
+    pub caged: bool,
+}
+
+/// Starts a terminal under the id that its session's log has for it. Blocks.
+pub type TerminalStart = Box<dyn FnOnce(TerminalId) -> Result<(), Refusal> + Send>;
 
 /// What became of a subagent.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use crate::record::{
 };
 use crate::request::Requests;
 use crate::subagent::{DISPATCH, Subagents};
+use crate::terminal::Terminals;
 use crate::time::Timestamp;
 
 /// Where a session stands. Illegal combinations (idle with a run, queued without one) cannot be written down.
@@ -131,6 +132,7 @@ pub struct Session {
     pub control: Control,
     pub ledger: Ledger,
     pub subagents: Subagents,
+    pub terminals: Terminals,
     /// Calls of the paused run that have not started.
     pending: Vec<ToolPending>,
     /// In the order of the log. Ids do not tell it: a clock may have jumped back between two daemons.
@@ -171,6 +173,7 @@ impl Session {
             control: Control::default(),
             ledger: Ledger::default(),
             subagents: Subagents::default(),
+            terminals: Terminals::default(),
             pending: Vec::new(),
             runs: Vec::new(),
             run_at: HashMap::new(),
@@ -291,6 +294,7 @@ impl Session {
             run.last_at = run.last_at.max(record.time);
         }
         self.subagents.apply(record);
+        self.terminals.apply(record);
         match &record.body {
             Body::Session(body) => self.apply_session(body, record),
             Body::Run(body) => self.apply_run(body, record),
@@ -302,7 +306,11 @@ impl Session {
                     run.usage = run.usage.plus(cost.usage());
                 }
             }
-            Body::Compaction(_) | Body::Checkpoint(_) | Body::Approval(_) | Body::Subagent(_) => {}
+            Body::Compaction(_)
+            | Body::Checkpoint(_)
+            | Body::Approval(_)
+            | Body::Subagent(_)
+            | Body::Terminal(_) => {}
         }
     }
 

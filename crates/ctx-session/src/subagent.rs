@@ -266,6 +266,7 @@ impl Subagents {
             | Body::Tool(_)
             | Body::Checkpoint(_)
             | Body::Compaction(_)
+            | Body::Terminal(_)
             | Body::Approval(_) => {}
         }
     }

@@ -19,11 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctx_host::cage::Cage;
 use ctx_session::command::Outcome;
 use ctx_session::port::{RunPort, Step, Stopped};
 use ctx_session::project::Strategy;
 use ctx_session::record::{CancelReason, CompactionTrigger, Failure};
-use ctx_session::{Code, Limits, Name, RunId, SessionId};
+use ctx_session::{Code, Limits, Name, Refusal, RunId, SessionId};
 use tokio_util::sync::CancellationToken;
 
 use crate::describe::Settings;
@@ -137,15 +138,7 @@ fn shell_of(job: &Job, prepared: &Prepared) -> ShellOf {
             None => agent.cages.own(),
         },
     };
-    let want = own.map(|cage| ShellWant {
-        cwd: match &cage {
-            Some(_) => PathBuf::from(&prepared.context.cwd),
-            None => agent.on_machine(&prepared.context.cwd),
-        },
-        cage,
-        uid: agent.owner,
-        home: agent.cages.user_home().map(Path::to_owned),
-    });
+    let want = own.map(|cage| want_of(prepared, cage));
     ShellOf {
         key: ShellKey { session: job.session, subagent: job.subagent.as_ref().map(|who| who.id.0) },
         want,
@@ -186,6 +179,21 @@ async fn with_servers(mut tools: Tools, job: &Job, prepared: &Prepared) -> Tools
     tools
 }
 
+/// Where what a session starts works: in a cage as the agent sees it.
+fn want_of(prepared: &Prepared, cage: Option<Cage>) -> ShellWant {
+    let agent = &prepared.agent;
+    let cwd = match &cage {
+        Some(_) => PathBuf::from(&prepared.context.cwd),
+        None => agent.on_machine(&prepared.context.cwd),
+    };
+    ShellWant { cwd, cage, uid: agent.owner, home: agent.cages.user_home().map(Path::to_owned) }
+}
+
+/// In what a terminal of the operator's runs that is to be in the agent's own cage.
+pub fn own_want(prepared: &Prepared) -> Result<ShellWant, Refusal> {
+    prepared.agent.cages.own().map(|cage| want_of(prepared, cage))
+}
+
 fn cancelled() -> Outcome {
     Outcome::Cancelled { reason: CancelReason::Operator, by: None }
 }
@@ -219,7 +227,13 @@ impl Desk {
         let settings = &prepared.agent.description.settings;
         let tools = with_servers(Tools::all().and(Dispatch::to(&settings.subagents)), job, &prepared).await;
         let tools = tools.only(settings.tools.as_deref());
-        let tools = if job.subagent.is_some() { tools.for_subagent() } else { tools };
+        let tools = match &job.subagent {
+            Some(who) => {
+                let found = settings.subagents.iter().find(|(name, _)| name.as_str() == who.name);
+                tools.for_subagent(found.is_some_and(|(_, subagent)| subagent.terminal))
+            }
+            None => tools,
+        };
         let scope = Arc::new(Scope {
             session: job.session,
             // A subagent has not seen what the primary has read.

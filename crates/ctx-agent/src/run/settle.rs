@@ -229,6 +229,11 @@ impl Desk<'_> {
                 let told = self.dispatcher.dispatch(call.call_id, asked, self.port).await?;
                 Ok(told.map(|text| noted(text.into(), &said)).into())
             }
+            Work::Terminal(open, start) => {
+                let opened = self.port.open_terminal(open, start).await?;
+                let opened = opened.map_err(|refusal| ToolError::new(refusal.code, refusal.message));
+                Ok(opened.map(|id| noted(id.to_string().into(), &said)).into())
+            }
             Work::Issue(act) => {
                 let told = self.port.issue(act).await?;
                 let told = told.map_err(|refusal| ToolError::new(refusal.code, refusal.message));

@@ -6,16 +6,19 @@ pub mod fs;
 pub mod mcp;
 pub mod output;
 pub mod shell;
+pub mod terminal;
 pub mod todo;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctx_host::terminal::Terminals;
 pub use ctx_session::issue::IssueAct;
+use ctx_session::port::{OpenTerminal, TerminalStart};
 use ctx_session::record::{Approvals, ToolSummary};
 use ctx_session::subagent::PRIMARYS_ALONE;
-use ctx_session::{Code, Limits, Name, SessionId, Ulid};
+use ctx_session::{Code, Limits, Name, SessionId, Timestamp, Ulid};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -76,10 +79,21 @@ pub struct Services {
     /// None: there are none, as in tests.
     pub mcp: Option<Arc<McpServers>>,
     pub calibration: Arc<Calibration>,
+    pub terminals: Option<Arc<Terminals>>,
+    /// The time, for what is started.
+    pub now: Option<fn() -> Timestamp>,
 }
 
 impl Services {
-    /// Ends all processes of a session; each may end by itself within this time. What is needed again is there again.
+    fn freeze_terminals(&self, session: SessionId, is_frozen: bool) {
+        if let Some(Err(error)) =
+            self.terminals.as_ref().map(|terminals| terminals.freeze(session, is_frozen))
+        {
+            tracing::warn!(%session, %error, "a terminal could not be frozen or thawed");
+        }
+    }
+
+    /// Ends all processes of a session but its terminals, which the engine closes; each may end by itself within this time. What is needed again is there again.
     pub async fn end(&self, session: SessionId, patience: Duration) {
         let shells = async {
             if let Some(shells) = &self.shells {
@@ -96,6 +110,7 @@ impl Services {
 
     /// Stops all processes of a session where they are, and those that it would start. Blocks until they are.
     pub fn freeze(&self, session: SessionId) {
+        self.freeze_terminals(session, true);
         if let Some(shells) = &self.shells {
             shells.freeze(session);
         }
@@ -106,6 +121,7 @@ impl Services {
 
     /// Lets them go on.
     pub fn thaw(&self, session: SessionId) {
+        self.freeze_terminals(session, false);
         if let Some(shells) = &self.shells {
             shells.thaw(session);
         }
@@ -173,6 +189,8 @@ pub enum Work {
     },
     /// Gives a part of the work to a subagent.
     Dispatch(dispatch::Dispatched),
+    /// Opens a terminal: recorded first, started then.
+    Terminal(OpenTerminal, TerminalStart),
     /// Asks something of the bound issue.
     Issue(IssueAct),
     /// Reads back what an earlier call gave.
@@ -222,6 +240,10 @@ impl Tools {
                 Arc::new(shell::ShellExec),
                 Arc::new(shell::ShellOutput),
                 Arc::new(shell::ShellInterrupt),
+                Arc::new(terminal::TerminalOpen),
+                Arc::new(terminal::TerminalWrite),
+                Arc::new(terminal::TerminalRead),
+                Arc::new(terminal::TerminalClose),
                 Arc::new(output::OutputRead),
                 Arc::new(checkpoint::Checkpoint),
                 Arc::new(todo::Todo),
@@ -238,10 +260,12 @@ impl Tools {
         self
     }
 
-    /// Those of them that a subagent can have.
-    pub fn for_subagent(mut self) -> Tools {
+    /// Those of them that a subagent can have; terminals only where its part of the project file says so.
+    pub fn for_subagent(mut self, has_terminal: bool) -> Tools {
         self.withheld = &PRIMARYS_ALONE;
-        self.tools.retain(|tool| !PRIMARYS_ALONE.contains(&tool.name().as_str()));
+        let is_its =
+            |name: &str| !PRIMARYS_ALONE.contains(&name) && (has_terminal || !name.starts_with("terminal."));
+        self.tools.retain(|tool| is_its(tool.name().as_str()));
         self
     }
 

@@ -14,6 +14,7 @@ pub struct Terminal {
     pub name: Option<String>,
     /// The session it belongs to; null: it is the operator's own.
     pub session: Option<String>,
+    pub caged: bool,
     pub command: Vec<String>,
     pub cwd: String,
     /// `active` (somebody is attached), `detached` or `closed`.
@@ -57,6 +58,23 @@ pub struct NewTerminal {
     pub cols: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
+}
+
+/// `POST /sessions/:id/terminals`. What is absent has its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSessionTerminal {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cols: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u16>,
+    /// In the cage of the session's agent, which is the default; false: as the session's owner, in its directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cage: Option<bool>,
 }
 
 /// `POST /terminals/:pid/input`.

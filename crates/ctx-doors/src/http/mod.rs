@@ -30,6 +30,7 @@ mod queries;
 mod records;
 mod restart;
 mod runs;
+mod session_terminals;
 mod sessions;
 mod shells;
 mod sockets;
@@ -187,6 +188,9 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(terminals::screen))
         .routes(routes!(terminals::input))
         .routes(routes!(terminals::transcript))
+        .routes(routes!(session_terminals::list, session_terminals::open))
+        .routes(routes!(session_terminals::close))
+        .routes(routes!(session_terminals::transcript))
         .routes(routes!(mcp::post, mcp::get, mcp::delete))
         .routes(routes!(imports::list, imports::add))
         .routes(routes!(imports::undo))

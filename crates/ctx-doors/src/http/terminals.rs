@@ -20,7 +20,7 @@ use super::extract::{Asked, At, Given, Who};
 use super::json::Json;
 
 /// The size of a terminal whose client has none.
-const SIZE: Size = Size { cols: 80, rows: 24 };
+pub(super) const SIZE: Size = Size { cols: 80, rows: 24 };
 /// Lines that a search answers with.
 const FOUND_MAX: usize = 1_000;
 /// How much of a transcript is made at a time, and how many of these wait to be sent.
@@ -43,7 +43,8 @@ pub fn shown_terminal(terminal: &terminal::Terminal) -> Terminal {
     Terminal {
         id: terminal.about.id,
         name: terminal.about.name.clone(),
-        session: None,
+        session: terminal.about.session.map(|session| session.to_string()),
+        caged: terminal.about.is_caged,
         command: terminal.about.command.clone(),
         cwd: terminal.about.cwd.display().to_string(),
         state: word(terminal.state).unwrap_or_default(),
@@ -72,7 +73,7 @@ fn refusal(error: &TerminalError) -> ApiError {
 }
 
 /// Terminals are asked of the disk and of their holders, which takes a thread that may wait.
-async fn ask<T: Send + 'static>(
+pub(super) async fn ask<T: Send + 'static>(
     api: &Api,
     caller: Caller,
     work: impl FnOnce(&Terminals) -> Result<T, TerminalError> + Send + 'static,
@@ -93,7 +94,7 @@ async fn ask<T: Send + 'static>(
 #[into_params(parameter_in = Query)]
 pub(super) struct TerminalsQuery {
     /// With those that have ended.
-    all: bool,
+    pub(super) all: bool,
 }
 
 /// The caller's terminals, oldest first
@@ -125,6 +126,7 @@ pub(super) async fn open(
         env: new.env.map(|env| env.into_iter().collect()),
         size,
         created_at: SystemClock.now(),
+        of: None,
     };
     let opened = ask(&api, caller, move |terminals| terminals.open(caller.uid, new)).await?;
     Ok((StatusCode::CREATED, Json(shown_terminal(&opened))))
@@ -224,9 +226,20 @@ pub(super) async fn transcript(
     At(id): At<String>,
     Asked(query): Asked<TranscriptQuery>,
 ) -> Answer<Response> {
-    let (about, file) = ask(&api, caller, move |terminals| {
-        let found = terminals.find(caller.uid, &id)?;
-        Ok((found.about.clone(), terminals.transcript(caller.uid, &found)?))
+    transcript_of(&api, caller, caller.uid, id, query).await
+}
+
+/// A user's terminal's transcript in the form that is asked for.
+pub(super) async fn transcript_of(
+    api: &Api,
+    caller: Caller,
+    uid: u32,
+    id: String,
+    query: TranscriptQuery,
+) -> Answer<Response> {
+    let (about, chunks) = ask(api, caller, move |terminals| {
+        let found = terminals.find(uid, &id)?;
+        Ok((found.about.clone(), terminals.transcript(uid, &found)?))
     })
     .await?;
     let kind = match (&query.q, query.format) {
@@ -239,19 +252,18 @@ pub(super) async fn transcript(
     let seat = api.waits(caller)?;
     tokio::task::spawn_blocking(move || {
         let _seat = seat;
-        let file = std::io::BufReader::new(file);
         let mut out = Pieces { pieces: pieces.clone(), piece: Vec::new() };
         let made = match (query.q, query.format) {
-            (Some(wanted), _) => terminal::search(file, &wanted, FOUND_MAX).and_then(|found| {
+            (Some(wanted), _) => terminal::search(chunks, &wanted, FOUND_MAX).and_then(|found| {
                 found.iter().try_for_each(|line| {
                     let text = serde_json::to_string(line)?;
                     std::io::Write::write_all(&mut out, format!("{text}\n").as_bytes())
                 })
             }),
-            (None, TranscriptFormat::Text) => terminal::text(file, &mut out),
-            (None, TranscriptFormat::Raw) => terminal::raw(file, &mut out),
+            (None, TranscriptFormat::Text) => terminal::text(chunks, &mut out),
+            (None, TranscriptFormat::Raw) => terminal::raw(chunks, &mut out),
             (None, TranscriptFormat::Asciicast) => {
-                terminal::asciicast(file, about.created_at, &about.command, &mut out)
+                terminal::asciicast(chunks, about.created_at, &about.command, &mut out)
             }
         };
         if let Err(error) = made.and_then(|()| std::io::Write::flush(&mut out)) {

@@ -197,6 +197,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         | Body::Tool(_)
         | Body::Subagent(_)
         | Body::Checkpoint(_)
+        | Body::Terminal(_)
         | Body::Approval(_) => Vec::new(),
     }
 }

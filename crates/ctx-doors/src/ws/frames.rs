@@ -99,6 +99,7 @@ fn of_record(record: &Record) -> Vec<UnnumberedFrame> {
         Body::Tool(body) => of_tool(record, body),
         Body::Checkpoint(body) => own_event(record, Some(own_fields(body))),
         Body::Subagent(body) => own_event(record, Some(own_fields(body))),
+        Body::Terminal(body) => own_event(record, Some(own_fields(body))),
         Body::Compaction(body) => {
             let mut frames = own_event(record, Some(own_fields(body)));
             frames.extend(summary(record));

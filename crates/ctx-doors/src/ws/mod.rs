@@ -1,11 +1,13 @@
 //! The WebSockets: a session's own, and the system's.
 //!
 //! `frames` says what an event looks like, `relay` numbers and keeps the frames of one session, `hub` holds the
-//! relays there are, `session` and `system` talk to one client each. What is refused is refused by HTTP, before.
+//! relays there are, `pty` shows one client the session's terminals as fast as `rate` allows, `session` and `system` talk to one client each. What is refused is refused by HTTP, before.
 
 mod act;
 mod frames;
 mod hub;
+mod pty;
+mod rate;
 mod relay;
 pub(crate) mod session;
 pub(crate) mod system;

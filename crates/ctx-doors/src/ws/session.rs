@@ -1,10 +1,12 @@
 //! One client at a session's socket: hello, welcome, what was missed, what comes, and why it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
 use ctx_api::ws::{Closing, Hello, Received, Seqs, Welcome};
 use ctx_engine::Engine;
+use ctx_host::terminal::Terminals;
 use ctx_session::record::DetachReason;
 use ctx_session::{Code, Refusal, SessionId, Ulid};
 use futures_util::stream::SplitStream;
@@ -13,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::act::Act;
 use super::hub::Seat;
+use super::pty::Ptys;
 use super::relay::{Read, Start};
 use super::talk::{Heard, Left, Out, Pulse, cannot_send, hear, split};
 use super::{Mode, Visitor};
@@ -35,6 +38,7 @@ pub(crate) struct Guest {
     seat: Seat,
     /// None for one who only looks on.
     attached: Option<Attached>,
+    terminals: Arc<Terminals>,
     tasks: tokio_util::task::TaskTracker,
 }
 
@@ -94,8 +98,9 @@ pub(crate) async fn enter(api: &Api, id: SessionId, visitor: Visitor, mode: Mode
             Some(Attached { engine, id, connection, closed, reason, told: false })
         }
     };
-    let (access, tasks) = (api.access.clone(), api.hub.tasks().clone());
-    Ok(Guest { engine, access, id, visitor, seat, attached, tasks })
+    let (access, terminals) = (api.access.clone(), Arc::clone(&api.terminals));
+    let tasks = api.hub.tasks().clone();
+    Ok(Guest { engine, access, id, visitor, seat, attached, terminals, tasks })
 }
 
 impl Guest {
@@ -123,7 +128,11 @@ impl Guest {
     ) -> Result<std::convert::Infallible, Left> {
         let hello = tokio::time::timeout(HELLO, first(out, stream)).await.map_err(|_| Left::Silent)??;
         let start = self.start(&hello).ok_or(Left::Closed(Closing::ResumeFailed))?;
-        out.control("welcome", self.welcome(&hello, start)).await?;
+        let (about, of) = ((&self.engine, Arc::clone(&self.terminals)), (self.id, self.visitor.caller));
+        let mut ptys = Ptys::new(about, of, self.attached.is_some(), &hello);
+        let open = ptys.open().await;
+        out.control("welcome", self.welcome(&hello, start, Ptys::in_welcome(&open))).await?;
+        ptys.show(out, open, true).await?;
         let mut at = start.at;
         let mut pulse = Pulse::new(&self.engine);
         let mut changes = self.seat.relay.changes();
@@ -136,7 +145,7 @@ impl Guest {
                 reason = closed(&mut self.attached) => on_closed(reason)?,
                 heard = hear(stream) => {
                     pulse.heard();
-                    self.on_heard(out, heard, &refusals).await?;
+                    self.on_heard(out, heard, &ptys, &refusals).await?;
                 }
                 beat = pulse.beat() => {
                     beat?;
@@ -144,6 +153,7 @@ impl Guest {
                     out.ping().await?;
                 }
                 Some(refusal) = refused.recv() => out.refuse(refusal).await?,
+                news = ptys.next() => ptys.on_news(out, news).await?,
                 () = std::future::ready(()), if busy => {}
                 _ = changes.changed() => {}
             }
@@ -162,7 +172,7 @@ impl Guest {
         }
     }
 
-    fn welcome(&self, hello: &Hello, start: Start) -> Welcome {
+    fn welcome(&self, hello: &Hello, start: Start, terminals: Vec<Value>) -> Welcome {
         let found = self.engine.find(self.visitor.caller, self.id);
         Welcome {
             session_id: self.id,
@@ -170,7 +180,7 @@ impl Guest {
             state: found.map_or(ctx_session::StateName::Ended, |summary| summary.state),
             server_seq: start.newest,
             resumed_from_seq: hello.resume_from_seq,
-            terminals: Vec::new(),
+            terminals,
             mode: if self.attached.is_some() { "interactive" } else { "observe" },
         }
     }
@@ -208,10 +218,18 @@ impl Guest {
         &mut self,
         out: &mut Out,
         heard: Heard,
+        ptys: &Ptys,
         refusals: &mpsc::Sender<Refusal>,
     ) -> Result<(), Left> {
         let frame = match heard {
             Heard::Alive => return Ok(()),
+            Heard::Typed(id, bytes) => {
+                self.still_welcome()?;
+                return match ptys.on_binary(id, bytes) {
+                    Ok(()) => Ok(()),
+                    Err(refusal) => out.refuse(refusal).await,
+                };
+            }
             Heard::Gone(left) => return Err(left),
             Heard::Nonsense(refusal) => return out.refuse(refusal).await,
             Heard::Frame(frame) => frame,
@@ -227,6 +245,10 @@ impl Guest {
                     Err(refusal) => out.refuse(refusal).await,
                 }
             }
+            ("pty", kind) => match ptys.on_frame(kind, &frame.pty) {
+                Ok(()) => Ok(()),
+                Err(refusal) => out.refuse(refusal).await,
+            },
             ("control", "hello") => out.refuse(Refusal::invalid("type", "hello was already sent")).await,
             (channel, kind) => out.refuse(cannot_send(channel, kind)).await,
         }
@@ -266,6 +288,7 @@ async fn first(out: &mut Out, stream: &mut SplitStream<WebSocket>) -> Result<Hel
         match hear(stream).await {
             Heard::Gone(left) => return Err(left),
             Heard::Alive => {}
+            Heard::Typed(..) => out.refuse(cannot_send("pty", "stdin")).await?,
             Heard::Nonsense(refusal) => out.refuse(refusal).await?,
             Heard::Frame(frame) => match hello(frame) {
                 Ok(hello) => return Ok(hello),

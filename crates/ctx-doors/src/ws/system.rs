@@ -178,6 +178,7 @@ async fn on_heard(out: &mut Out, heard: Heard) -> Result<(), Left> {
     match heard {
         Heard::Alive => Ok(()),
         Heard::Gone(left) => Err(left),
+        Heard::Typed(..) => out.refuse(cannot_send("pty", "stdin")).await,
         Heard::Nonsense(refusal) => out.refuse(refusal).await,
         Heard::Frame(frame) => match (frame.channel.as_str(), frame.r#type.as_str()) {
             ("control", "ping") => out.control("pong", frame.payload).await,

@@ -5,13 +5,15 @@ use std::time::Duration;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use ctx_api::ws::{Channel, Closing, ClosingPayload, ErrorPayload, Frame, Received};
 use ctx_engine::Engine;
-use ctx_session::Refusal;
 use ctx_session::record::DetachReason;
+use ctx_session::{Refusal, Ulid};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde::Serialize;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
+
+use super::pty::binary_input;
 
 /// How long a client that has to go may take to hear why.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -94,6 +96,8 @@ pub(super) struct Out {
 #[derive(Debug)]
 pub(super) enum Heard {
     Frame(Received),
+    /// Input for a terminal, in a binary frame.
+    Typed(Ulid, Vec<u8>),
     /// Something that is no frame of ours: what is wrong with it.
     Nonsense(Refusal),
     /// A sign of life.
@@ -124,6 +128,15 @@ impl Out {
             self.sink.flush().await
         };
         match tokio::time::timeout(self.stall, sending).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Left::Broken),
+            Err(_) => Err(Left::Closed(Closing::Slow)),
+        }
+    }
+
+    /// Sends a binary frame, with the same patience.
+    pub async fn binary(&mut self, frame: Vec<u8>) -> Result<(), Left> {
+        match tokio::time::timeout(self.stall, self.sink.send(Message::Binary(frame.into()))).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Left::Broken),
             Err(_) => Err(Left::Closed(Closing::Slow)),
@@ -204,9 +217,10 @@ pub(super) async fn hear(stream: &mut SplitStream<WebSocket>) -> Heard {
             Ok(frame) => Heard::Frame(frame),
             Err(error) => Heard::Nonsense(Refusal::invalid("frame", format!("invalid frame: {error}"))),
         },
-        Some(Ok(Message::Binary(_))) => {
-            Heard::Nonsense(Refusal::invalid("frame", "frames must be JSON in text messages"))
-        }
+        Some(Ok(Message::Binary(frame))) => match binary_input(&frame) {
+            Ok((id, bytes)) => Heard::Typed(id, bytes),
+            Err(refusal) => Heard::Nonsense(refusal),
+        },
         Some(Ok(Message::Ping(_) | Message::Pong(_))) => Heard::Alive,
         Some(Ok(Message::Close(_))) => Heard::Gone(Left::Clean),
         Some(Err(error)) => Heard::Gone(Fault::of(error).map_or(Left::Broken, Left::Faulty)),

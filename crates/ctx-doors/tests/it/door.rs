@@ -116,7 +116,10 @@ impl TestDoor {
             catalog: Arc::new(OneAgent),
             hub: Hub::new(engine, stop.clone()),
             shells: Shells::new(Arc::new(NoShells), name, BODY_BYTES_MAX, stop),
-            terminals: Arc::new(ctx_host::terminal::Terminals::new("/nonexistent/hold".into())),
+            terminals: Arc::new(ctx_host::terminal::Terminals::new(
+                std::path::Path::new("/nonexistent"),
+                &Limits::default(),
+            )),
         });
         TestDoor { router: door.for_peer(Caller { uid: ME, gid: ME }), door }
     }

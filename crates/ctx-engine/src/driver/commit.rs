@@ -106,6 +106,7 @@ impl Driver {
                 self.inner.news.tell(&core.session.meta, &records);
             }
             self.live.publish(records);
+            self.close_strays();
         }
         self.follow_with_processes(before, is_rollback).await;
         self.start(effects, ready);

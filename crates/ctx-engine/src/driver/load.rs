@@ -1,5 +1,6 @@
 //! How a driver comes and goes: loading a session, or making a new one, and unloading it when nobody needs it.
 
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -77,7 +78,8 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
                 }
                 // Not the link itself: a driver leaves only when nobody else has it.
                 let live = task_link.live.clone();
-                let driver = Driver::new(inner.clone(), id, task_link, mailbox, core);
+                let mut driver = Driver::new(inner.clone(), id, task_link, mailbox, core);
+                driver.take_up_terminals();
                 if let Some(made) = made {
                     let _ = made.send(Ok(()));
                 }
@@ -302,6 +304,7 @@ impl Driver {
             idle_since: Instant::now(),
             files_tried: Instant::now(),
             imported: None,
+            strays: HashSet::new(),
             lost: false,
         }
     }

@@ -4,14 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use ctx_session::command::{ApprovalAsk, Approved, Exit, Import, Outcome, Progress, Spawn};
 use ctx_session::issue::IssueAct;
-use ctx_session::port::{DeltaKind, Reaped, RunPort, Step, Stopped};
+use ctx_session::port::{DeltaKind, OpenTerminal, Reaped, RunPort, Step, Stopped};
 use ctx_session::record::{BlobRef, Caller};
 use ctx_session::{
-    Answer, CallId, CheckpointId, Command, MessageId, Refusal, RunId, Session, SubagentId, Ulid,
+    Answer, CallId, CheckpointId, Command, MessageId, Refusal, RunId, Session, SessionId, SubagentId,
+    TerminalId, Ulid,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::live::Live;
+use crate::port::Prepared;
 use crate::request::{Post, Posted};
 use crate::shared::Inner;
 
@@ -46,6 +48,10 @@ pub(crate) enum Ask {
     Look {
         reply: ReplyTo<Box<Session>>,
     },
+    /// Under what a run would work now.
+    Prepare {
+        reply: ReplyTo<Prepared>,
+    },
     /// Its live events.
     Live {
         reply: ReplyTo<Arc<Live>>,
@@ -66,6 +72,9 @@ pub(crate) enum Ask {
         reply: ReplyTo<()>,
     },
 }
+
+/// A terminal that the log has now: of which session, whose, and its id.
+pub(crate) type OpenedTerminal = (SessionId, u32, TerminalId);
 
 /// The way of a new subagent, or why there is none, for the model to read.
 pub(crate) type Spawned = Result<Arc<dyn RunPort>, Refusal>;
@@ -116,6 +125,12 @@ pub(crate) enum Mail {
         call: CallId,
         reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>>,
     },
+    Terminal {
+        run: RunId,
+        caller: Option<SubagentId>,
+        open: OpenTerminal,
+        reply: oneshot::Sender<Result<Result<OpenedTerminal, Refusal>, Stopped>>,
+    },
     Pack {
         run: RunId,
         json: Vec<u8>,
@@ -155,6 +170,7 @@ impl Ask {
             Ask::Do { reply, .. } | Ask::EditPrompt { reply, .. } => drop(reply.send(Err(refusal))),
             Ask::Post { reply, .. } | Ask::ResumeQueued { reply, .. } => drop(reply.send(Err(refusal))),
             Ask::Look { reply } => drop(reply.send(Err(refusal))),
+            Ask::Prepare { reply } => drop(reply.send(Err(refusal))),
             Ask::Live { reply } => drop(reply.send(Err(refusal))),
             Ask::Rename { reply } => drop(reply.send(Err(refusal))),
             Ask::Import { reply, .. } => drop(reply.send(Err(refusal))),
@@ -170,6 +186,7 @@ impl Ask {
             Ask::ResumeQueued { .. }
             | Ask::EditPrompt { .. }
             | Ask::Look { .. }
+            | Ask::Prepare { .. }
             | Ask::Live { .. }
             | Ask::Import { .. }
             | Ask::UndoImport { .. }
@@ -204,6 +221,7 @@ fn may_repeat(command: &Command) -> bool {
         | Command::Pin { .. }
         | Command::Import(_)
         | Command::UndoImport(_)
+        | Command::Terminal(_)
         | Command::Change(_)
         | Command::Attach { .. }
         | Command::Detach { .. }

@@ -10,8 +10,10 @@ mod load;
 mod mail;
 mod run_port;
 mod subagents;
+mod terminals;
 mod work;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use ctx_session::command::{Admission, Partial, PostMessage, RunNet, RunWishes};
 use ctx_session::record::{Context, PromptRef};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::Known;
-use ctx_session::{Answer, Code, Command, Refusal, SessionId};
+use ctx_session::{Answer, Code, Command, Refusal, SessionId, TerminalId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -69,6 +71,8 @@ pub(crate) struct Driver {
     files_tried: Instant,
     /// What the log has, while records are brought in: how far it was read, and what was there.
     imported: Option<(u64, Known)>,
+    /// Terminals that were told to close.
+    strays: HashSet<TerminalId>,
     /// The log was lost; the driver must not go on.
     lost: bool,
 }
@@ -117,6 +121,9 @@ impl Driver {
             Mail::Pause { run, call, reason, reply } => self.on_pause(run, call, reason, reply).await,
             Mail::Issue { run, act, reply } => self.on_issue(run, act, reply),
             Mail::Output { run, call, reply } => self.on_output(run, call, reply),
+            Mail::Terminal { run, caller, open, reply } => {
+                let _ = reply.send(self.on_terminal(run, caller, open).await);
+            }
             Mail::Pack { run, json } => self.on_pack(run, json).await,
             Mail::Spawn { run, spawn, reply } => self.on_spawn(run, spawn, reply).await,
             Mail::Reap { run, subagent, exit, reply } => self.on_reap(run, subagent, exit, reply).await,
@@ -209,6 +216,7 @@ impl Driver {
             Ask::Look { reply } => {
                 drop(reply.send(self.core().map(|core| Box::new(core.session.clone()))));
             }
+            Ask::Prepare { reply } => drop(reply.send(self.prepare_as_it_is().await)),
             Ask::Live { reply } => drop(reply.send(Ok(self.live.clone()))),
             Ask::Rename { reply } => drop(reply.send(self.rename().await)),
             Ask::Import { import, reply } => drop(reply.send(self.import(import).await)),
@@ -371,10 +379,36 @@ impl Driver {
     ) -> Result<(Admission, Option<Ready>, String), Refusal> {
         self.inner.refuse_when_closing()?;
         let core = self.core()?;
+        let (owner, project) = (core.session.meta.owner, core.session.meta.project.clone());
+        let prepared = self.prepare_at(model_override, cwd, wishes, began_under).await?;
+        match self.inner.slots.reserve(&project, owner, &self.inner.limits_of(&project)) {
+            Ok(slot) => {
+                let (context, running) = (prepared.context.clone(), slot.running);
+                let cwd = context.cwd.clone();
+                Ok((Admission::Granted { context, running }, Some(Ready { prepared, slot }), cwd))
+            }
+            Err(hit) => Ok((Admission::Full(hit), None, prepared.context.cwd)),
+        }
+    }
+
+    /// Under what a run would work now, without one.
+    async fn prepare_as_it_is(&mut self) -> Result<Prepared, Refusal> {
+        let session = &self.core()?.session;
+        let (model, cwd) = (session.model_override.clone(), session.cwd.clone());
+        self.prepare_at(model, cwd, RunWishes::default(), None).await
+    }
+
+    async fn prepare_at(
+        &mut self,
+        model_override: Option<String>,
+        cwd: String,
+        wishes: RunWishes,
+        began_under: Option<Arc<Context>>,
+    ) -> Result<Prepared, Refusal> {
+        let core = self.core()?;
         let agent = self.inner.working_agent(&core.session.meta);
         let agent = agent.ok_or_else(|| Refusal::invalid("id", "this session has no agent"))?;
         let owner = core.session.meta.owner;
-        let project = core.session.meta.project.clone();
         let prompts = control::prompts_in_place(&core.session);
         let ask = Prepare {
             agent,
@@ -388,20 +422,11 @@ impl Driver {
             place: Place::of(&core.session.meta),
         };
         let inner = self.inner.clone();
-        let prepared = self
-            .blocking(move |core| {
-                let recorded = began_under.map(|context| core.recorded(&context));
-                prepare(core, &inner, Prepare { recorded, ..ask }, &prompts)
-            })
-            .await??;
-        match self.inner.slots.reserve(&project, owner, &self.inner.limits_of(&project)) {
-            Ok(slot) => {
-                let (context, running) = (prepared.context.clone(), slot.running);
-                let cwd = context.cwd.clone();
-                Ok((Admission::Granted { context, running }, Some(Ready { prepared, slot }), cwd))
-            }
-            Err(hit) => Ok((Admission::Full(hit), None, prepared.context.cwd)),
-        }
+        self.blocking(move |core| {
+            let recorded = began_under.map(|context| core.recorded(&context));
+            prepare(core, &inner, Prepare { recorded, ..ask }, &prompts)
+        })
+        .await?
     }
 
     /// Text of the current message that clients have seen and the log does not have.

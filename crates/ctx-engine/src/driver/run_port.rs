@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use ctx_session::command::{ApprovalAsk, Approved, Exit, Progress, Spawn};
 use ctx_session::issue::IssueAct;
-use ctx_session::port::{DeltaKind, PortFuture, Reaped, Retry, RunPort, Step, Stopped};
+use ctx_session::port::{
+    DeltaKind, OpenTerminal, PortFuture, Reaped, Retry, RunPort, Step, Stopped, TerminalStart,
+};
 use ctx_session::record::{BlobRef, Caller};
-use ctx_session::{CallId, Code, MessageId, Refusal, RunId, SubagentId, Ulid};
+use ctx_session::{CallId, Code, MessageId, Refusal, RunId, SubagentId, TerminalId, Ulid};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -114,6 +116,23 @@ impl RunPort for DriverPort {
 
     fn reap(&self, subagent: SubagentId, exit: Exit) -> PortFuture<'_, Reaped> {
         Box::pin(self.wait(move |reply| Mail::Reap { run: self.run, subagent, exit, reply }))
+    }
+
+    fn open_terminal(
+        &self,
+        open: OpenTerminal,
+        start: TerminalStart,
+    ) -> PortFuture<'_, Result<TerminalId, Refusal>> {
+        Box::pin(async move {
+            let (run, caller) = (self.run, self.caller());
+            match self.wait(move |reply| Mail::Terminal { run, caller, open, reply }).await? {
+                Ok((session, owner, terminal)) => {
+                    let started = self.link.inner.start_terminal(session, owner, terminal, start).await;
+                    Ok(started.map(|()| terminal))
+                }
+                Err(refusal) => Ok(Err(refusal)),
+            }
+        })
     }
 
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -27,6 +27,10 @@ pub struct CommandLine {
 pub fn command_line(cage: &Cage, filters: &[Vec<u8>], command: &[OsString]) -> CommandLine {
     let mut line = Builder { args: Vec::new(), inputs: Vec::new(), next_fd: FIRST_FD };
     line.namespaces(cage.net);
+    if !cage.has_terminal {
+        // Otherwise the command is about to make a session of its own, with its terminal.
+        line.args(["--new-session"]);
+    }
     line.files(cage);
     line.args(["--chdir".as_ref(), cage.cwd.as_os_str()]);
     line.args(["--clearenv"]);
@@ -76,7 +80,7 @@ impl Builder {
         if net == Net::None {
             self.args(["--unshare-net"]);
         }
-        self.args(["--hostname", "cage", "--cap-drop", "ALL", "--die-with-parent", "--new-session"]);
+        self.args(["--hostname", "cage", "--cap-drop", "ALL", "--die-with-parent"]);
     }
 
     fn files(&mut self, cage: &Cage) {

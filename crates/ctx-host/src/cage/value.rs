@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const MIB: u64 = 1 << 20;
 
 /// A command's surroundings: what it sees, what it may change, and how much it may use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cage {
     /// The user of the host whose rights the processes have. Never root.
     pub owner: Owner,
@@ -24,6 +24,9 @@ pub struct Cage {
     pub limits: Limits,
     /// Where the command starts, as a path inside.
     pub cwd: PathBuf,
+    /// Its stdin is a terminal that it may have as its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_terminal: bool,
 }
 
 impl Cage {
@@ -44,6 +47,7 @@ impl Cage {
             net: Net::None,
             limits: Limits::default(),
             cwd: PathBuf::from(Cage::WORK),
+            has_terminal: false,
         }
     }
 
@@ -57,10 +61,24 @@ impl Cage {
 }
 
 /// A user of the host that is not root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Ids")]
 pub struct Owner {
     uid: u32,
     gid: u32,
+}
+
+/// An owner as it is read: root is not one.
+#[derive(Deserialize)]
+struct Ids {
+    uid: u32,
+    gid: u32,
+}
+
+impl From<Ids> for Owner {
+    fn from(Ids { uid, gid }: Ids) -> Owner {
+        Owner::new(uid, gid)
+    }
 }
 
 impl Owner {
@@ -123,13 +141,13 @@ pub enum Net {
 }
 
 /// How much a cage may use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     pub memory_bytes: u64,
     pub processes: u32,
     /// Thousandths of a CPU; None: no limit.
     pub cpu_milli: Option<u32>,
-    #[serde(rename = "walltime_secs", serialize_with = "seconds")]
+    #[serde(rename = "walltime_secs", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub walltime: Option<Duration>,
     /// The size of `/tmp`, and of `/dev/shm`.
     pub tmp_bytes: u64,
@@ -149,6 +167,10 @@ impl Default for Limits {
 
 fn seconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     time.map(|time| time.as_secs_f64()).serialize(serializer)
+}
+
+fn from_seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.and_then(|secs| Duration::try_from_secs_f64(secs).ok()))
 }
 
 /// A limit that ended a cage.

@@ -5,8 +5,7 @@
 //! the user can put anything there.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -14,16 +13,19 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ctx_session::{Code, IdSource, Timestamp, Ulid};
+use ctx_session::{Code, IdSource, Limits, SessionId, Timestamp, Ulid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::account::Account;
 use super::client::{Connection, connect_to};
+use super::export::Chunked;
+use super::keys;
 use super::model::{Model, Screen};
-use super::place::{self, About, End, EndReason, SOCKET, Spec, TRANSCRIPT};
+use super::place::{self, About, Bounds, CageAround, End, EndReason, SOCKET, Spec, TRANSCRIPT};
 use super::protocol::{FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION};
-use super::transcript::{ChunkKind, Chunks};
-use super::{OPERATOR_TERMINALS_MAX, keys};
-use crate::rights::{NO_GROUP, Rights, RightsError, groups_of};
+use super::transcript::{ChunkKind, open_transcript};
+use crate::cage::Cage;
+use crate::rights::{Rights, RightsError, groups_of};
 
 /// Enough for a thread that only waits.
 const WAITING_STACK: usize = 64 * 1024;
@@ -45,8 +47,8 @@ pub enum TerminalError {
     NameTaken(String),
     #[error("{message}")]
     Invalid { field: &'static str, message: String },
-    #[error("you have {OPERATOR_TERMINALS_MAX} terminals, which is the most; close one first")]
-    TooMany,
+    #[error("you have {0} terminals, which is the most; close one first")]
+    TooMany(usize),
     #[error(transparent)]
     Rights(#[from] RightsError),
     #[error("cannot {what}: {error}")]
@@ -60,14 +62,14 @@ impl TerminalError {
             TerminalError::Ended(_) => Code::Eshutdown,
             TerminalError::NameTaken(_) => Code::Eexist,
             TerminalError::Invalid { .. } => Code::Einval,
-            TerminalError::TooMany => Code::Ebusy,
+            TerminalError::TooMany(_) => Code::Ebusy,
             TerminalError::Rights(_) => Code::Eacces,
             TerminalError::Io { .. } => Code::Eio,
         }
     }
 }
 
-fn failed(what: &'static str) -> impl FnOnce(io::Error) -> TerminalError {
+pub(super) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> TerminalError {
     move |error| TerminalError::Io { what, error }
 }
 
@@ -82,6 +84,19 @@ pub struct NewTerminal {
     pub env: Option<Vec<(String, String)>>,
     pub size: Size,
     pub created_at: Timestamp,
+    /// Of a session; None: the user's own.
+    pub of: Option<OfSession>,
+}
+
+/// A terminal that belongs to a session.
+#[derive(Debug, Clone)]
+pub struct OfSession {
+    pub id: Ulid,
+    pub session: SessionId,
+    /// The session's agent opens it.
+    pub is_agents: bool,
+    /// The cage and where `bwrap` is; None: no cage.
+    pub cage: Option<(Cage, PathBuf)>,
 }
 
 /// A terminal as it is now.
@@ -115,57 +130,93 @@ impl Terminal {
 /// The terminals of a root.
 pub struct Terminals {
     /// `.state/hold` of the root.
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
+    bounds: Bounds,
+    own_max: usize,
     /// A user's openings are one after the other: names and numbers are checked. Nobody waits for another user, whose holders
     /// may not answer.
     opening: Mutex<HashMap<u32, Arc<Mutex<()>>>>,
     ids: Mutex<IdSource>,
 }
 
+impl std::fmt::Debug for Terminals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Terminals").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
 impl Terminals {
-    pub fn new(dir: PathBuf) -> Terminals {
+    /// The terminals of the root of this path.
+    pub fn new(root: &Path, limits: &Limits) -> Terminals {
+        let dir = root.join(".state/hold");
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), &dir);
-        Terminals { dir, opening: Mutex::default(), ids: Mutex::new(IdSource::new(seed)) }
+        let (bounds, own_max) = (Bounds::of(limits), limits.terminals_per_operator);
+        Terminals { dir, bounds, own_max, opening: Mutex::default(), ids: Mutex::new(IdSource::new(seed)) }
     }
 
-    fn dir_of(&self, uid: u32) -> PathBuf {
+    pub(super) fn dir_of(&self, uid: u32) -> PathBuf {
         self.dir.join(uid.to_string())
     }
 
     /// Starts a program as a user in a terminal of its own; it runs when this returns.
     pub fn open(&self, uid: u32, new: NewTerminal) -> Result<Terminal, TerminalError> {
-        check(&new)?;
         let rights = Rights::of(uid)?;
         let opening = {
             let mut all = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(all.entry(uid).or_default())
         };
         let _one = opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_live = |terminal: &Terminal| terminal.state != State::Closed;
-        let live: Vec<Terminal> = self.list(uid)?.into_iter().filter(is_live).collect();
-        if live.len() >= OPERATOR_TERMINALS_MAX {
-            return Err(TerminalError::TooMany);
-        }
-        let is_taken = |name: &&String| live.iter().any(|one| one.about.name.as_ref() == Some(*name));
-        if let Some(name) = new.name.as_ref().filter(is_taken) {
-            return Err(TerminalError::NameTaken(name.clone()));
+        let live = self.check(uid, &new)?;
+        let own = live.iter().filter(|terminal| terminal.about.session.is_none()).count();
+        if new.of.is_none() && own >= self.own_max {
+            return Err(TerminalError::TooMany(self.own_max));
         }
         let account = Account::of(uid);
         let cwd = new.cwd.unwrap_or_else(|| account.home.clone());
-        if !rights.act(|| cwd.is_dir())? {
+        let caged = new.of.as_ref().and_then(|of| of.cage.clone());
+        // In a cage it is a place inside.
+        if caged.is_none() && !rights.act(|| cwd.is_dir())? {
             let message = format!("{} is not a directory that you can open", cwd.display());
             return Err(TerminalError::Invalid { field: "cwd", message });
         }
         let is_own = rustix::process::geteuid().as_raw() == uid;
         let home = self.prepare(uid, (!is_own).then_some(account.gid))?;
         let created_at = new.created_at;
-        let id = self.ids.lock().unwrap_or_else(PoisonError::into_inner).next(created_at);
+        let fresh = || self.ids.lock().unwrap_or_else(PoisonError::into_inner).next(created_at);
+        let id = new.of.as_ref().map_or_else(fresh, |of| of.id);
         let dir = home.join(id.to_string());
-        let about = About { id, name: new.name, command: new.command, cwd, created_at };
+        let about = About {
+            id,
+            name: new.name,
+            command: new.command,
+            cwd: cwd.clone(),
+            created_at,
+            session: new.of.as_ref().map(|of| of.session),
+            is_agents: new.of.as_ref().is_some_and(|of| of.is_agents),
+            is_caged: caged.is_some(),
+        };
         let user = if is_own { None } else { Some((uid, account.gid, groups_of(uid)?)) };
-        let env = new.env.unwrap_or_else(|| account.env());
-        start(&Spec { about, dir: dir.clone(), env, size: new.size, user })?;
+        // A cage has variables of its own.
+        let usual = || if caged.is_some() { term() } else { account.env() };
+        let env = new.env.unwrap_or_else(usual);
+        let cage = caged.map(|(cage, bwrap)| {
+            let parent = format!("{}{id}", self.cage_prefix());
+            CageAround { cage: Cage { cwd, ..cage }, bwrap, parent }
+        });
+        start(&Spec { about, dir: dir.clone(), env, size: new.size, user, cage, bounds: self.bounds })?;
         rights.act(|| look(&dir, uid))?.ok_or_else(|| TerminalError::Ended(id.to_string()))
+    }
+
+    /// Whether a terminal can be opened, as far as is known before; those of the user that live.
+    pub fn check(&self, uid: u32, new: &NewTerminal) -> Result<Vec<Terminal>, TerminalError> {
+        check(new)?;
+        let is_live = |terminal: &Terminal| terminal.state != State::Closed;
+        let live: Vec<Terminal> = self.list(uid)?.into_iter().filter(is_live).collect();
+        let is_taken = |name: &&String| live.iter().any(|one| one.about.name.as_ref() == Some(*name));
+        if let Some(name) = new.name.as_ref().filter(is_taken) {
+            return Err(TerminalError::NameTaken(name.clone()));
+        }
+        Ok(live)
     }
 
     /// The user's directory, which only they can open.
@@ -288,62 +339,28 @@ impl Terminals {
         Ok(())
     }
 
-    fn ask(&self, uid: u32, terminal: &Terminal) -> Result<Connection, TerminalError> {
+    pub(super) fn ask(&self, uid: u32, terminal: &Terminal) -> Result<Connection, TerminalError> {
         let stream = self.connect(uid, terminal)?;
         Connection::new(stream, ASK).map_err(failed("ask the terminal"))
     }
 
-    /// The file with a terminal's output.
-    pub fn transcript(&self, uid: u32, terminal: &Terminal) -> Result<File, TerminalError> {
+    /// What a terminal has shown.
+    pub fn transcript(
+        &self,
+        uid: u32,
+        terminal: &Terminal,
+    ) -> Result<impl Chunked + Send + use<>, TerminalError> {
         let path = terminal.transcript();
-        Rights::of(uid)?.act(|| place::regular(&path))?.map_err(failed("open the transcript"))
+        Rights::of(uid)?.act(|| open_transcript(&path))?.map_err(failed("open the transcript"))
     }
 }
 
-/// What the machine knows of a user.
-struct Account {
-    gid: u32,
-    name: String,
-    home: PathBuf,
-    shell: String,
+/// The variables of a terminal in a cage.
+fn term() -> Vec<(String, String)> {
+    vec![("TERM".to_owned(), "xterm-256color".to_owned())]
 }
 
-impl Account {
-    /// May ask the network.
-    fn of(uid: u32) -> Account {
-        match nix::unistd::User::from_uid(uid.into()) {
-            Ok(Some(user)) => Account {
-                gid: user.gid.as_raw(),
-                name: user.name,
-                home: if user.dir.is_dir() { user.dir } else { PathBuf::from("/") },
-                shell: user.shell.to_string_lossy().into_owned(),
-            },
-            // Who has no account is in no group: the number may be that of a group of others.
-            _ => Account {
-                gid: NO_GROUP,
-                name: uid.to_string(),
-                home: PathBuf::from("/"),
-                shell: "/bin/sh".to_owned(),
-            },
-        }
-    }
-
-    /// The environment of a program whose caller has none to give.
-    fn env(&self) -> Vec<(String, String)> {
-        let pairs = [
-            ("PATH", "/usr/local/bin:/usr/bin:/bin"),
-            ("HOME", &self.home.to_string_lossy()),
-            ("USER", &self.name),
-            ("LOGNAME", &self.name),
-            ("SHELL", &self.shell),
-            ("TERM", "xterm-256color"),
-            ("LANG", "C.UTF-8"),
-        ];
-        pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-    }
-}
-
-const ASK: Hello = Hello { version: VERSION, mode: Mode::Ask, size: None, scrollback: 0 };
+pub const ASK: Hello = Hello { version: VERSION, mode: Mode::Ask, size: None, scrollback: 0 };
 
 fn check(new: &NewTerminal) -> Result<(), TerminalError> {
     let invalid = |field, message: &str| Err(TerminalError::Invalid { field, message: message.to_owned() });
@@ -371,7 +388,7 @@ fn check(new: &NewTerminal) -> Result<(), TerminalError> {
 }
 
 /// What is in a directory; None: no terminal, or one that is being made.
-fn look(dir: &Path, uid: u32) -> Option<Terminal> {
+pub(super) fn look(dir: &Path, uid: u32) -> Option<Terminal> {
     let mut about = place::read_about(dir).ok()?;
     // Which one it is follows from where it lies.
     about.id = dir.file_name()?.to_str()?.parse().ok()?;
@@ -407,10 +424,11 @@ fn look(dir: &Path, uid: u32) -> Option<Terminal> {
 }
 
 /// The screen that a transcript ends with.
-fn last_screen(transcript: File) -> io::Result<Screen> {
+fn last_screen(transcript: impl Chunked) -> io::Result<Screen> {
     let mut model = Model::with_scrollback(Size::new(80, 24), 0);
-    for chunk in Chunks::new(BufReader::new(transcript)) {
+    for chunk in transcript {
         match chunk?.kind {
+            ChunkKind::Dropped(_) => {}
             ChunkKind::Output(bytes) => drop(model.feed(&bytes)),
             ChunkKind::Resize(size) => model.resize(Size::new(size.cols, size.rows)),
         }

@@ -1,4 +1,4 @@
-//! A client's side of a holder's socket, blocking; and how keys are called.
+//! A client's side of a holder's socket, blocking and for async tasks; and how keys are called.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode as FileMode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::protocol::{Decoder, FromHolder, Hello, Mode, ToHolder};
 
@@ -15,6 +17,8 @@ use super::protocol::{Decoder, FromHolder, Hello, Mode, ToHolder};
 const ANSWER: Duration = Duration::from_secs(5);
 /// What is asked for is answered in less: the text of the largest screen.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// So is a screen with all of its scrollback, painted.
+const PAINT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Connects to the socket of a holder of our own. The path may be longer than a socket's may be.
 pub fn connect(socket: &Path) -> io::Result<UnixStream> {
@@ -119,6 +123,54 @@ impl Connection {
     pub fn set_timeout(&mut self, longest: Option<Duration>) -> io::Result<()> {
         self.longest = longest;
         self.stream.set_read_timeout(longest)
+    }
+}
+
+/// What a holder says.
+pub struct FromHolderStream {
+    stream: OwnedReadHalf,
+    decoder: Decoder,
+    buffer: Vec<u8>,
+    /// How many bytes of a frame may have come before its last.
+    frame_max: usize,
+}
+
+/// What it is told.
+pub struct ToHolderStream(OwnedWriteHalf);
+
+/// Begins to speak with a holder over a connection to it.
+pub async fn speak(stream: UnixStream, hello: Hello) -> io::Result<(FromHolderStream, ToHolderStream)> {
+    stream.set_nonblocking(true)?;
+    let (read, write) = tokio::net::UnixStream::from_std(stream)?.into_split();
+    let mut to = ToHolderStream(write);
+    to.tell(&ToHolder::Hello(hello)).await?;
+    let frame_max = if hello.mode == Mode::Ask { ANSWER_BYTES_MAX } else { PAINT_BYTES_MAX };
+    let (decoder, buffer) = (Decoder::default(), vec![0; 64 * 1024]);
+    Ok((FromHolderStream { stream: read, decoder, buffer, frame_max }, to))
+}
+
+impl FromHolderStream {
+    /// The next frame; None when the holder is gone. Cancelling it loses nothing.
+    pub async fn hear(&mut self) -> io::Result<Option<FromHolder>> {
+        loop {
+            if let Some((kind, payload)) = self.decoder.take().map_err(io::Error::other)? {
+                return Ok(Some(FromHolder::decode(kind, payload)));
+            }
+            match self.stream.read(&mut self.buffer).await {
+                // A holder that ends with something of ours unread resets the connection.
+                Ok(0) | Err(_) => return Ok(None),
+                Ok(n) => self.decoder.push(self.buffer.get(..n).unwrap_or_default()),
+            }
+            if self.decoder.waiting() > self.frame_max {
+                return Err(io::Error::other("the terminal says too much"));
+            }
+        }
+    }
+}
+
+impl ToHolderStream {
+    pub async fn tell(&mut self, said: &ToHolder) -> io::Result<()> {
+        self.0.write_all(&said.encode()).await
     }
 }
 

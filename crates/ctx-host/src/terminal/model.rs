@@ -14,8 +14,9 @@ use alacritty_terminal::term::cell::Flags;
 use alacritty_terminal::vte::ansi::{Processor, Rgb};
 use serde::{Deserialize, Serialize};
 
+use super::place::Bounds;
 use super::protocol::Size;
-use super::{SCROLLBACK_LINES, repaint};
+use super::repaint;
 
 /// The colours of a terminal that nobody has coloured: what programs are told that ask.
 const FOREGROUND: Rgb = Rgb { r: 0xe5, g: 0xe5, b: 0xe5 };
@@ -114,7 +115,7 @@ pub struct Model {
 
 impl Model {
     pub fn new(size: Size) -> Model {
-        Model::with_scrollback(size, SCROLLBACK_LINES)
+        Model::with_scrollback(size, Bounds::default().scrollback_lines)
     }
 
     pub fn with_scrollback(size: Size, lines: usize) -> Model {

@@ -1,18 +1,20 @@
 //! What a terminal has on disk: a directory of its own in that of its user, which only that user can open.
 //!
 //! `about.json` says what it is and never changes, `transcript` grows, `sock` is there while the holder is, `end.json`
-//! says how it ended. A directory with neither a holder that answers nor an end is that of a holder that was killed.
+//! says how it ended, `settled` that its session's log has that end too. A directory with neither a holder that answers nor
+//! an end is that of a holder that was killed.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ctx_session::{Timestamp, Ulid};
+use ctx_session::{SessionId, Timestamp, Ulid};
 use serde::{Deserialize, Serialize};
 
 use super::model::Screen;
 use super::protocol::Size;
+use crate::cage::Cage;
 
 pub const SOCKET: &str = "sock";
 pub const TRANSCRIPT: &str = "transcript";
@@ -20,6 +22,7 @@ const ABOUT: &str = "about.json";
 const END: &str = "end.json";
 /// No file of ours that is read as a whole is larger: the largest has the text of a screen.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+pub(super) const SETTLED: &str = "settled";
 
 /// What a holder is started with; it comes on its stdin, because the environment is nobody else's business.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +34,45 @@ pub struct Spec {
     pub size: Size,
     /// As whom the holder and the program run: uid, gid and groups. None: as whoever starts the holder.
     pub user: Option<(u32, u32, Vec<u32>)>,
+    /// What the program runs in; None: in nothing.
+    #[serde(default)]
+    pub cage: Option<CageAround>,
+    #[serde(default)]
+    pub bounds: Bounds,
+}
+
+/// The cage of a terminal's program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CageAround {
+    pub cage: Cage,
+    pub bwrap: PathBuf,
+    /// Who is responsible for it, in the names of its control groups.
+    pub parent: String,
+}
+
+/// How much a holder keeps, and when it says that nothing happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    pub scrollback_lines: usize,
+    /// Of the transcript; the oldest half is dropped when there is more.
+    pub transcript_bytes: u64,
+    pub idle_ms: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds::of(&ctx_session::Limits::default())
+    }
+}
+
+impl Bounds {
+    pub fn of(limits: &ctx_session::Limits) -> Bounds {
+        Bounds {
+            scrollback_lines: limits.terminal_scrollback_lines,
+            transcript_bytes: limits.transcript_bytes,
+            idle_ms: limits.terminal_idle_ms,
+        }
+    }
 }
 
 /// What a terminal is.
@@ -42,6 +84,14 @@ pub struct About {
     pub command: Vec<String>,
     pub cwd: PathBuf,
     pub created_at: Timestamp,
+    /// The session it belongs to. The holder has no use for it; the daemon reads it back.
+    #[serde(default)]
+    pub session: Option<SessionId>,
+    /// The session's agent opened it, and may use it.
+    #[serde(default)]
+    pub is_agents: bool,
+    #[serde(default)]
+    pub is_caged: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

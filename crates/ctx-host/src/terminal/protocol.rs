@@ -33,6 +33,8 @@ impl Size {
 pub enum Mode {
     /// Type and see. The one that came last has the keyboard, and the size follows it.
     Write,
+    /// See, and take the keyboard with the first key or size.
+    Join,
     /// See.
     Watch,
     /// Ask and send single things, without being attached.
@@ -62,6 +64,9 @@ pub enum ToHolder {
     Status,
     /// End the program.
     Close,
+    /// Stop the processes of its cage where they are. One without a cage goes on.
+    Freeze,
+    Thaw,
     Unknown,
 }
 
@@ -99,6 +104,9 @@ pub struct Status {
     /// Output so far.
     pub bytes: u64,
     pub lines: u64,
+    /// Lines above the screen.
+    #[serde(default)]
+    pub scrollback: usize,
     /// Since when nothing came and nothing was typed.
     pub idle_ms: u64,
     /// Why the transcript has gaps.
@@ -123,6 +131,8 @@ pub enum FromHolder {
     },
     Status(Status),
     Screen(Screen),
+    /// It rings.
+    Bell,
     /// Nothing came and nothing was typed for so long.
     Idle {
         idle_ms: u64,
@@ -163,6 +173,8 @@ impl ToHolder {
             ToHolder::Screen => frame(5, &[], &[]),
             ToHolder::Status => frame(6, &[], &[]),
             ToHolder::Close => frame(7, &[], &[]),
+            ToHolder::Freeze => frame(8, &[], &[]),
+            ToHolder::Thaw => frame(9, &[], &[]),
             ToHolder::Unknown => frame(0, &[], &[]),
         }
     }
@@ -177,6 +189,8 @@ impl ToHolder {
             5 => ToHolder::Screen,
             6 => ToHolder::Status,
             7 => ToHolder::Close,
+            8 => ToHolder::Freeze,
+            9 => ToHolder::Thaw,
             _ => ToHolder::Unknown,
         }
     }
@@ -193,6 +207,7 @@ impl FromHolder {
             FromHolder::Idle { idle_ms } => json(21, &Idle { idle_ms: *idle_ms }),
             FromHolder::End(end) => json(22, end),
             FromHolder::Refused(message) => json(23, message),
+            FromHolder::Bell => frame(24, &[], &[]),
             FromHolder::Unknown => frame(0, &[], &[]),
         }
     }
@@ -217,6 +232,7 @@ impl FromHolder {
             21 => read(&payload, |Idle { idle_ms }| FromHolder::Idle { idle_ms }),
             22 => read(&payload, FromHolder::End),
             23 => read(&payload, FromHolder::Refused),
+            24 => FromHolder::Bell,
             _ => FromHolder::Unknown,
         }
     }
@@ -236,6 +252,11 @@ pub struct NotAFrame(usize);
 impl Decoder {
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Bytes of frames that are not whole yet.
+    pub fn waiting(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The kind and payload of the next whole frame.
@@ -270,6 +291,8 @@ mod tests {
             ToHolder::Screen,
             ToHolder::Status,
             ToHolder::Close,
+            ToHolder::Freeze,
+            ToHolder::Thaw,
         ];
         let stream: Vec<u8> = sent.iter().flat_map(ToHolder::encode).collect();
         for step in [1, 3, 1_000] {
@@ -290,6 +313,7 @@ mod tests {
         for said in [
             FromHolder::Output { offset: 1 << 40, bytes: b"x\0y".to_vec() },
             FromHolder::Repaint { offset: 3, bytes: Vec::new() },
+            FromHolder::Bell,
             FromHolder::Idle { idle_ms: 5 },
             FromHolder::Refused("no".to_owned()),
         ] {

@@ -43,11 +43,13 @@ const OFF_BY_DEFAULT: &[(TermMode, u16)] = &[
 
 /// Paints everything. The terminal is as it was when this returns.
 pub(super) fn paint<T: EventListener>(term: &mut Term<T>, scrollback: usize, title: &str) -> Vec<u8> {
+    mend_halves(term.grid_mut());
     let mut brush = Brush { out: BEGIN.to_vec(), pen: Cell::default(), draws_lines: [false, false] };
     if term.mode().contains(TermMode::ALT_SCREEN) {
         // Only one screen can be read; going back to the alternate one clears it.
         let alternate = term.grid().clone();
         term.swap_alt();
+        mend_halves(term.grid_mut());
         brush.lines(term.grid(), scrollback);
         brush.cursor(term.grid(), &term.grid().cursor, Line(0));
         term.swap_alt();
@@ -83,6 +85,31 @@ pub(super) fn paint<T: EventListener>(term: &mut Term<T>, scrollback: usize, tit
     brush.cursor(term.grid(), &term.grid().cursor, top);
     brush.modes(term);
     brush.out
+}
+
+/// Half of a wide character, of which something took the other, is shown as a blank. The model has it as a half all the same,
+/// and writing beside it has effects that no output can bring about on another terminal: so it becomes the blank that it is.
+fn mend_halves(grid: &mut Grid<Cell>) {
+    let halves = Flags::WIDE_CHAR | Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER;
+    let last = i32::try_from(grid.screen_lines()).unwrap_or_default() - 1;
+    for line in 0..=last {
+        let is_wide_next = line < last && is_whole(&grid[Line(line + 1)], 0);
+        let row = &mut grid[Line(line)];
+        let mut column = 0;
+        while column < row.len() {
+            if is_whole(row, column) {
+                column += 2;
+                continue;
+            }
+            let cell = &mut row[Column(column)];
+            let is_leading = cell.flags.contains(Flags::LEADING_WIDE_CHAR_SPACER) && is_wide_next;
+            if cell.flags.intersects(halves) && !is_leading {
+                cell.flags.remove(halves);
+                cell.c = ' ';
+            }
+            column += 1;
+        }
+    }
 }
 
 /// The lines that scroll: the first, and the one after the last. The model does not show them, but with the origin mode
@@ -128,8 +155,8 @@ impl Brush {
         let mut is_wrapped = false;
         for line in first..=last {
             let row = &grid[Line(line)];
-            let is_wide_next =
-                line < last && grid[Line(line + 1)][Column(0)].flags.contains(Flags::WIDE_CHAR);
+            // Half of one is a blank, which would fit beside it.
+            let is_wide_next = line < last && is_whole(&grid[Line(line + 1)], 0);
             self.row(row, is_wrapped, is_wide_next);
             is_wrapped = line < last && row[Column(grid.columns() - 1)].flags.contains(Flags::WRAPLINE);
             if line < last && !is_wrapped {

@@ -3,12 +3,19 @@
 //! A line that names the format, then chunks: one byte of kind, the microseconds since the start (8 bytes), the length of
 //! the payload (4 bytes), both little-endian, and the payload. A chunk that was cut off at the end is not read.
 
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::place::{TRANSCRIPT, private, regular};
 use super::protocol::Size;
 
 const FORMAT: &[u8] = b"ctx-transcript 1\n";
+/// The part before the newest.
+const EARLIER: &str = "transcript.earlier";
+/// How often a transcript is looked for whose parts change meanwhile.
+const OPEN_TRIES: usize = 10;
 /// No chunk of ours is larger.
 const CHUNK_BYTES_MAX: u32 = 16 * 1024 * 1024;
 
@@ -16,6 +23,8 @@ const CHUNK_BYTES_MAX: u32 = 16 * 1024 * 1024;
 pub enum ChunkKind {
     Output(Vec<u8>),
     Resize(Size),
+    /// So many bytes of output before this are gone: the transcript was at its limit.
+    Dropped(u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,23 +39,31 @@ pub struct Chunk {
 pub struct Writer<W> {
     file: W,
     buffer: Vec<u8>,
+    written: u64,
+    size: Size,
 }
 
 impl<W: Write> Writer<W> {
-    pub fn new(mut file: W, size: Size) -> io::Result<Writer<W>> {
+    /// `before`: how many bytes of output earlier parts had.
+    pub fn new(mut file: W, before: u64, at: Duration, size: Size) -> io::Result<Writer<W>> {
         file.write_all(FORMAT)?;
-        let mut writer = Writer { file, buffer: Vec::new() };
-        writer.resize(Duration::ZERO, size)?;
+        let mut writer = Writer { file, buffer: Vec::new(), written: 0, size };
+        if before > 0 {
+            writer.chunk(b'b', at, &before.to_le_bytes())?;
+        }
+        writer.resize(at, size)?;
         Ok(writer)
     }
 
     pub fn output(&mut self, at: Duration, bytes: &[u8]) -> io::Result<()> {
+        self.written += bytes.len() as u64;
         self.chunk(b'o', at, bytes)
     }
 
-    pub fn resize(&mut self, at: Duration, Size { cols, rows }: Size) -> io::Result<()> {
-        let [a, b] = cols.to_le_bytes();
-        let [c, d] = rows.to_le_bytes();
+    pub fn resize(&mut self, at: Duration, size: Size) -> io::Result<()> {
+        self.size = size;
+        let [a, b] = size.cols.to_le_bytes();
+        let [c, d] = size.rows.to_le_bytes();
         self.chunk(b'r', at, &[a, b, c, d])
     }
 
@@ -61,9 +78,86 @@ impl<W: Write> Writer<W> {
         self.file.write_all(&self.buffer)
     }
 
+    #[cfg(test)]
     pub fn get_ref(&self) -> &W {
         &self.file
     }
+}
+
+/// A transcript on disk that keeps about so much: when half of that is full, a new part begins, and of the earlier ones
+/// only the last is kept.
+#[derive(Debug)]
+pub(super) struct Kept {
+    dir: PathBuf,
+    bytes_max: u64,
+    writer: Writer<File>,
+    /// Output in all parts before this one.
+    before: u64,
+}
+
+impl Kept {
+    pub fn new(dir: &Path, bytes_max: u64, size: Size) -> io::Result<Kept> {
+        let writer = Writer::new(private(&dir.join(TRANSCRIPT))?, 0, Duration::ZERO, size)?;
+        Ok(Kept { dir: dir.to_owned(), bytes_max, writer, before: 0 })
+    }
+
+    pub fn output(&mut self, at: Duration, bytes: &[u8]) -> io::Result<()> {
+        if self.writer.written.saturating_add(bytes.len() as u64) > self.bytes_max / 2
+            && self.writer.written > 0
+        {
+            self.begin_part(at)?;
+        }
+        self.writer.output(at, bytes)
+    }
+
+    /// Readers find either part under its name at any moment, or see that they changed.
+    fn begin_part(&mut self, at: Duration) -> io::Result<()> {
+        let (now, earlier) = (self.dir.join(TRANSCRIPT), self.dir.join(EARLIER));
+        let before = self.before + self.writer.written;
+        let unfinished = self.dir.join(".transcript");
+        let next = Writer::new(private(&unfinished)?, before, at, self.writer.size)?;
+        std::fs::rename(&now, earlier)?;
+        std::fs::rename(unfinished, now)?;
+        (self.before, self.writer) = (before, next);
+        Ok(())
+    }
+
+    pub fn resize(&mut self, at: Duration, size: Size) -> io::Result<()> {
+        self.writer.resize(at, size)
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        self.writer.file.sync_data()
+    }
+}
+
+/// The chunks of a transcript, given its path. An earlier part comes first.
+pub fn open_transcript(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Chunk>> + Send + use<>> {
+    use std::os::unix::fs::MetadataExt;
+    let open = |path: &Path| match regular(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    };
+    let place = |file: &File| file.metadata().map(|data| (data.dev(), data.ino()));
+    // A new part may begin between two looks.
+    for _ in 0..OPEN_TRIES {
+        let (Some(now), earlier) = (open(path)?, open(&path.with_file_name(EARLIER))?) else { continue };
+        let is_moved = match &earlier {
+            Some(earlier) => place(earlier)? == place(&now)?,
+            None => false,
+        };
+        if !is_moved {
+            let parts = earlier.into_iter().chain([now]);
+            // What is before the second part is the first.
+            let is_told = |first: bool, chunk: &io::Result<Chunk>| {
+                first || !matches!(chunk, Ok(Chunk { kind: ChunkKind::Dropped(_), .. }))
+            };
+            return Ok(parts.enumerate().flat_map(move |(at, part)| {
+                Chunks::new(BufReader::new(part)).filter(move |chunk| is_told(at == 0, chunk))
+            }));
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "the transcript is gone"))
 }
 
 /// Reads the chunks of a transcript, also of one that is still written.
@@ -110,6 +204,10 @@ impl<R: Read> Chunks<R> {
                     cols: u16::from_le_bytes([a, b]),
                     rows: u16::from_le_bytes([c, d]),
                 }),
+                (b'b', bytes) => match <[u8; 8]>::try_from(bytes) {
+                    Ok(bytes) => ChunkKind::Dropped(u64::from_le_bytes(bytes)),
+                    Err(_) => continue,
+                },
                 // A kind of a later version.
                 _ => continue,
             };
@@ -141,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_transcript_is_read_as_it_was_written_up_to_a_cut() {
-        let mut writer = Writer::new(Vec::new(), Size::new(80, 24)).unwrap();
+        let mut writer = Writer::new(Vec::new(), 0, Duration::ZERO, Size::new(80, 24)).unwrap();
         writer.output(Duration::from_millis(5), b"one\r\n\xff").unwrap();
         writer.resize(Duration::from_millis(6), Size::new(100, 30)).unwrap();
         writer.output(Duration::from_secs(70), b"two").unwrap();
@@ -158,6 +256,28 @@ mod tests {
         for cut in 0..file.len() {
             let read: Vec<Chunk> = Chunks::new(&file[..cut]).collect::<io::Result<_>>().unwrap();
             assert!(whole.starts_with(&read) && read.len() < whole.len(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn of_much_output_the_newest_is_kept_and_what_is_gone_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut kept = Kept::new(dir.path(), 2_000, Size::new(80, 24)).unwrap();
+        let line = |n: u64| format!("line {n:>4}\n").into_bytes();
+        let mut written = Vec::new();
+        for n in 0..1_000 {
+            kept.output(Duration::from_millis(n), &line(n)).unwrap();
+            written.extend(line(n));
+            let (mut output, mut dropped) = (Vec::new(), 0);
+            for chunk in open_transcript(&dir.path().join(TRANSCRIPT)).unwrap() {
+                match chunk.unwrap().kind {
+                    ChunkKind::Output(bytes) => output.extend(bytes),
+                    ChunkKind::Dropped(bytes) => dropped = bytes,
+                    ChunkKind::Resize(size) => assert_eq!(size, Size::new(80, 24)),
+                }
+            }
+            assert_eq!(output, written[usize::try_from(dropped).unwrap()..], "{n}");
+            assert!(output.len() <= 2_000 && (dropped == 0 || output.len() > 900), "{n}: {}", output.len());
         }
     }
 

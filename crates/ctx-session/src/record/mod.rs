@@ -9,6 +9,7 @@ mod event;
 mod run;
 mod subagent;
 mod table;
+mod terminal;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +20,7 @@ pub use run::*;
 pub use subagent::*;
 pub(crate) use table::record_table;
 pub use table::*;
+pub use terminal::*;
 
 use crate::ids::SessionId;
 use crate::name::Name;

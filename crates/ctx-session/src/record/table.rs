@@ -187,6 +187,13 @@ record_table! {
         Exited(SubagentExited) = "subagent_exited" 1 Nothing [SubagentExited];
     }
 
+    /// Terminals of the session, from their beginning to their end.
+    Terminal(TerminalBody) {
+        Opened(TerminalOpened) = "terminal_opened" 1 Nothing [PtyAllocated];
+        Closed(TerminalClosed) = "terminal_closed" 1 Nothing [PtyClosed];
+        Reattached(TerminalReattached) = "terminal_reattached" 1 Nothing [PtyReattached];
+    }
+
     /// Pauses, prompt edits made during one, and what followed.
     Checkpoint(CheckpointBody) {
         Created(CheckpointCreated) = "checkpoint_created" 1 Nothing [CheckpointCreated];
@@ -253,6 +260,8 @@ impl Body {
                 SubagentBody::Running(running) => running.turn_id,
                 SubagentBody::Exited(exited) => exited.turn_id,
             }),
+            Body::Terminal(TerminalBody::Opened(opened)) => opened.turn_id,
+            Body::Terminal(TerminalBody::Closed(closed)) => closed.turn_id,
             Body::Approval(body) => Some(match body {
                 ApprovalBody::Requested(asked) => asked.turn_id,
                 ApprovalBody::Settled(settled) => settled.turn_id,
@@ -261,7 +270,7 @@ impl Body {
             Body::Compaction(CompactionBody::Recorded(compaction)) => Some(compaction.turn_id),
             Body::Compaction(CompactionBody::Approved(approved)) => Some(approved.turn_id),
             Body::Session(SessionBody::Requested(requested)) => requested.turn_id,
-            Body::Session(_) | Body::Checkpoint(_) | Body::Compaction(_) => None,
+            Body::Session(_) | Body::Checkpoint(_) | Body::Compaction(_) | Body::Terminal(_) => None,
         }
     }
 
@@ -280,11 +289,13 @@ impl Body {
                 ToolBody::Pending(_) => None,
             },
             Body::Approval(ApprovalBody::Requested(asked)) => asked.caller.as_ref(),
+            Body::Terminal(TerminalBody::Opened(opened)) => opened.caller.as_ref(),
             Body::Session(_)
             | Body::Run(_)
             | Body::Subagent(_)
             | Body::Checkpoint(_)
             | Body::Compaction(_)
+            | Body::Terminal(_)
             | Body::Approval(_) => None,
         }
     }

@@ -13,8 +13,8 @@ use crate::ledger::Back;
 use crate::limits::Limits;
 use crate::record::{
     Body, CancelReason, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionBody,
-    CompactionRejected, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SystemNote, ToolStatus,
-    Trigger,
+    CompactionRejected, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SubagentSnapshot,
+    SystemNote, ToolStatus, Trigger,
 };
 use crate::session::{RunState, Session, State};
 
@@ -91,7 +91,7 @@ pub(super) fn created(
         compaction_id: None,
         cursor: session.ledger.newest(),
         prompts: session.control.prompts.in_effect.clone(),
-        active_subagents: session.subagents.snapshots(run),
+        active_subagents: snapshots(session, run),
     }))
 }
 
@@ -288,4 +288,13 @@ pub(super) fn rollback(
         records.push(moved(from, StateName::Idle, trigger, Some(by)));
     }
     Ok(Decision { records, effects, answer: Answer::Checkpoint { checkpoint: id } })
+}
+
+/// What the checkpoint keeps of the run's subagents, with the terminals that they have.
+fn snapshots(session: &Session, run: RunId) -> Vec<SubagentSnapshot> {
+    let mut kept = session.subagents.snapshots(run);
+    for one in &mut kept {
+        one.pty_id = session.terminals.of_subagent(one.invocation_id).map(|id| id.to_string());
+    }
+    kept
 }

@@ -73,6 +73,7 @@ pub fn may_import(body: &Body) -> bool {
         | Body::Session(_)
         | Body::Checkpoint(_)
         | Body::Approval(_)
+        | Body::Terminal(_)
         | Body::Subagent(_) => false,
     }
 }
@@ -184,6 +185,7 @@ fn identity(body: &Body) -> Option<(&'static str, Ulid)> {
         | Body::Session(_)
         | Body::Checkpoint(_)
         | Body::Approval(_)
+        | Body::Terminal(_)
         | Body::Subagent(_) => return None,
     };
     Some((body.name(), id))

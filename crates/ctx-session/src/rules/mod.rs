@@ -39,6 +39,7 @@ mod retry;
 mod run;
 mod settings;
 mod subagent;
+mod terminal;
 
 pub use archive::may_purge;
 pub use create::{Create, Dsl, create};
@@ -106,6 +107,7 @@ impl Session {
             Command::Unbind { by } => bind::unbind(self, *by),
             Command::Once { key, command } => self.decide_once(key, command, given),
             Command::Change(change) => settings::change(self, change, given.limits),
+            Command::Terminal(act) => terminal::terminal(self, act, given),
             Command::Import(import) => import::import(self, import, given.now),
             Command::UndoImport(undo) => import::undo(self, undo, given.now),
             Command::Pin { message, pinned, by } => pin::pin(self, *message, *pinned, *by),

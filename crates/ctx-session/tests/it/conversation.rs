@@ -119,6 +119,11 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         tool_finished: Tool: "fn main() {}"
         subagent_exited: -
         subagent_exited: -
+        terminal_opened: -
+        terminal_opened: -
+        terminal_closed: -
+        terminal_closed: -
+        terminal_reattached: -
         requested: -
         requested: -
         bound: -

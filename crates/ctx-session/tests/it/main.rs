@@ -45,6 +45,7 @@ mod settings;
 mod side_effects;
 mod state_table;
 mod subagents;
+mod terminals;
 mod throttle;
 mod transition_table;
 mod vocabulary;

@@ -33,6 +33,7 @@ variants!(
         Unbind,
         Pin,
         Change,
+        Terminal,
         Import,
         UndoImport,
         Once,
@@ -108,6 +109,10 @@ pub const ROWS: &[&str] = &[
     "pin m99",
     "import",
     "undo-import",
+    "term z9",
+    "term-end z1",
+    "term-back z1",
+    "term-end z9",
     "rename title",
     "set_model a:b",
     "set_all a:b",
@@ -154,7 +159,7 @@ pub const RETRIABLE: Scene = Scene { name: "retriable", state: StateName::Idle, 
 /// A run with an approval and a checkpoint, one with a compaction, both over, and a bound issue.
 const PAST: &str =
     "post id=used; progress tool=t1; ask p1 t1; allow p1; progress tool-done=t1; pause; resume k1;
-     progress text=one; finish done; post; compacted x1 gone=a1; finish done; bind i1;
+     progress text=one; finish done; post; compacted x1 gone=a1; finish done; bind i1; term z1;
      once used post id=once; progress text=two; finish done";
 
 /// A session of this scene, with a past and an attached operator.
@@ -269,6 +274,10 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
         pin m99                 ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ESHUTDOWN   ESHUTDOWN
         import                  EINVAL      EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
         undo-import             EINVAL      EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        term z9                 ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
+        term-end z1             ok          ok          ok          ok          ok          ok          ok          ok          ok
+        term-back z1            ok          ok          ok          ok          ok          ok          ok          ok          ok
+        term-end z9             -           -           -           -           -           -           -           -           -
         rename title            ok          ok          ok          ok          ok          ok          ok          ok          ok
         set_model a:b           ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
         set_all a:b             ok          EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN

@@ -9,11 +9,11 @@ use ctx_session::record::{
     MessagePinned, PluginCost, PluginFired, PromptEdited, PromptRef, ReasoningFinished, Rejection,
     RolledBack, RunBody, RunCreated, RunFinish, RunFinished, RunKind, RunNet, RunWishes, SessionBody,
     SnapshotState, Strategy, SubagentBody, SubagentExited, SubagentRunning, SubagentSnapshot,
-    SubagentSpawned, SubagentState, SystemNote, ToolBody, ToolFinished, ToolPending, ToolStarted, ToolStatus,
-    Unbound, Usage,
+    SubagentSpawned, SubagentState, SystemNote, TerminalBody, TerminalClosed, TerminalEnd, TerminalOpened,
+    TerminalReattached, ToolBody, ToolFinished, ToolPending, ToolStarted, ToolStatus, Unbound, Usage,
 };
 use ctx_session::request::{RequestKey, Requested};
-use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, SubagentId, Timestamp};
+use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, SubagentId, TerminalId, Timestamp};
 use serde_json::json;
 
 use crate::records::RUN;
@@ -25,6 +25,7 @@ pub fn control_samples() -> Vec<Body> {
     all.extend(compaction_samples());
     all.extend(approval_samples());
     all.extend(subagent_samples());
+    all.extend(terminal_samples());
     let (issue_id, by) = (IssueId(small_id("i1")), 1000);
     all.extend(request_samples(issue_id));
     all.extend([
@@ -376,6 +377,49 @@ fn compaction_samples() -> Vec<Body> {
         Body::Compaction(CompactionBody::Aggregated(CompactionsAggregated {
             count: 100,
             before: Timestamp::from_millis(1_794_722_400_123),
+        })),
+    ]
+}
+
+fn terminal_samples() -> Vec<Body> {
+    let pty_id = TerminalId(small_id("z1"));
+    let bare = TerminalOpened {
+        pty_id,
+        turn_id: None,
+        caller: None,
+        name: None,
+        command: vec!["vim".to_owned(), "a.rs".to_owned()],
+        caged: true,
+        by: 1000,
+    };
+    let full = TerminalOpened {
+        turn_id: Some(RUN),
+        caller: Some(tester()),
+        name: Some("edit".to_owned()),
+        ..bare.clone()
+    };
+    let closed = TerminalClosed {
+        pty_id,
+        turn_id: None,
+        reason: TerminalEnd::Exited,
+        exit_code: Some(0),
+        transcript_lines: 7,
+    };
+    let lost = TerminalClosed {
+        turn_id: Some(RUN),
+        reason: TerminalEnd::HolderLost,
+        exit_code: None,
+        ..closed.clone()
+    };
+    vec![
+        Body::Terminal(TerminalBody::Opened(bare)),
+        Body::Terminal(TerminalBody::Opened(full)),
+        Body::Terminal(TerminalBody::Closed(closed)),
+        Body::Terminal(TerminalBody::Closed(lost)),
+        Body::Terminal(TerminalBody::Reattached(TerminalReattached {
+            pty_id,
+            user: 1000,
+            scrollback_lines: 3,
         })),
     ]
 }

@@ -349,6 +349,11 @@ fn golden_lines_of_every_body() {
         {"type":"tool_finished","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000009","status":"ok","duration_ms":3,"output":"fn main() {}","truncated":false,"caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
         {"type":"subagent_exited","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","name":"tester","state":"killed","cause":"walltime","exit_code":137,"duration_ms":600000,"message":"Subagent tester exceeded walltime limit."}
         {"type":"subagent_exited","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","name":"tester","state":"done","cause":"answered","exit_code":0,"duration_ms":600000}
+        {"type":"terminal_opened","pty_id":"000000000000000000F8000001","command":["vim","a.rs"],"caged":true,"by":1000}
+        {"type":"terminal_opened","pty_id":"000000000000000000F8000001","turn_id":"0006D8C80K0000000000000001","caller":{"name":"tester","invocation_id":"000000000000000000CW000001"},"name":"edit","command":["vim","a.rs"],"caged":true,"by":1000}
+        {"type":"terminal_closed","pty_id":"000000000000000000F8000001","reason":"exited","exit_code":0,"transcript_lines":7}
+        {"type":"terminal_closed","pty_id":"000000000000000000F8000001","turn_id":"0006D8C80K0000000000000001","reason":"holder_lost","exit_code":null,"transcript_lines":7}
+        {"type":"terminal_reattached","pty_id":"000000000000000000F8000001","user":1000,"scrollback_lines":3}
         {"type":"requested","request":"ee55","asked":"ff66"}
         {"type":"requested","request":"ee55","asked":"ff66","turn_id":"0006D8C80K0000000000000001","checkpoint_id":"000000000000000000DC000001","issue_id":"000000000000000000D4000001"}
         {"type":"bound","issue_id":"000000000000000000D4000001","by":1000}

@@ -7,16 +7,16 @@
 
 use ctx_session::command::{
     Admission, ApprovalAnswer, Change, CompactionEdits, Exit, FinishedTool, Import, Interruption, Outcome,
-    Partial, Pauser, PostMessage, Progress, RunWishes, Spawn, StartedTool, UndoImport,
+    Partial, Pauser, PostMessage, Progress, RunWishes, Spawn, StartedTool, TerminalAct, UndoImport,
 };
 use ctx_session::record::{
     ApprovalScope, Approvals, CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason,
-    ExitCause, Failure, FinishReason, LimitScope, MessageBody, Strategy, ToolStatus, Usage,
+    ExitCause, Failure, FinishReason, LimitScope, MessageBody, Strategy, TerminalEnd, ToolStatus, Usage,
 };
 use ctx_session::request::RequestKey;
 use ctx_session::{
     ApprovalId, Body, CallId, CheckpointId, Code, Command, CompactionId, IssueId, MessageId, SubagentId,
-    Timestamp, Ulid,
+    TerminalId, Timestamp, Ulid,
 };
 
 use crate::world::{OWNER, World, call, full, granted, post, small_id};
@@ -55,6 +55,29 @@ pub fn command(world: &World, line: &str) -> Command {
             takeover: words.has("takeover"),
         },
         "detach" => Command::Detach { connection: connection(&words), reason: DetachReason::Clean },
+        "term" => {
+            let subagent = words.named('g').map(|name| SubagentId(small_id(name)));
+            let run = (words.has("run") || subagent.is_some()).then(|| world.run());
+            Command::Terminal(TerminalAct::Open {
+                terminal: terminal(&words),
+                run,
+                caller: subagent,
+                name: None,
+                command: vec!["vim".to_owned()],
+                caged: true,
+                by: OWNER,
+            })
+        }
+        "term-end" => Command::Terminal(TerminalAct::Closed {
+            terminal: terminal(&words),
+            reason: if words.has("closed") { TerminalEnd::Closed } else { TerminalEnd::Exited },
+            exit_code: Some(0),
+            lines: 7,
+        }),
+        "term-back" => {
+            let (terminal, user) = (terminal(&words), OWNER);
+            Command::Terminal(TerminalAct::Reattached { terminal, user, scrollback_lines: 3 })
+        }
         "archive" => change(Change { archived: Some(true), ..Change::default() }),
         "unarchive" => change(Change { archived: Some(false), ..Change::default() }),
         "bind" => Command::Bind { issue: IssueId(small_id(words.must('i'))), by: OWNER },
@@ -407,4 +430,8 @@ impl<'a> Words<'a> {
     fn must(&self, letter: char) -> &'a str {
         self.named(letter).unwrap_or_else(|| panic!("a name like {letter}1 in `{}`", self.0))
     }
+}
+
+fn terminal(words: &Words<'_>) -> TerminalId {
+    TerminalId(small_id(words.must('z')))
 }

@@ -2,7 +2,9 @@
 //! in `docs/audit.md`.
 
 use ctx_session::SessionId;
-use ctx_session::record::{ApprovalBody, CheckpointBody, Compaction, CompactionBody, SubagentBody};
+use ctx_session::record::{
+    ApprovalBody, CheckpointBody, Compaction, CompactionBody, SubagentBody, TerminalBody,
+};
 use serde_json::{Value, json};
 
 /// Who did it, and the fields.
@@ -115,4 +117,32 @@ pub(super) fn of_subagent(id: SessionId, body: &SubagentBody) -> Option<Value> {
         }),
         SubagentBody::Running(_) => return None,
     })
+}
+
+/// What happens to a terminal, and who did it.
+pub(super) fn of_terminal(id: SessionId, body: &TerminalBody) -> (Option<u32>, Value) {
+    match body {
+        TerminalBody::Opened(opened) => {
+            let subagent = opened.caller.as_ref().map(|caller| &caller.name);
+            let data = json!({
+                "pty_id": opened.pty_id, "session_id": id, "run_id": opened.turn_id, "subagent_name": subagent,
+                "command": opened.command, "caged": opened.caged,
+            });
+            (Some(opened.by), data)
+        }
+        TerminalBody::Closed(closed) => {
+            let data = json!({
+                "pty_id": closed.pty_id, "session_id": id, "run_id": closed.turn_id, "reason": closed.reason,
+                "exit_code": closed.exit_code, "transcript_lines": closed.transcript_lines,
+            });
+            (None, data)
+        }
+        TerminalBody::Reattached(back) => {
+            let data = json!({
+                "pty_id": back.pty_id, "session_id": id, "user_id": back.user,
+                "scrollback_lines_sent": back.scrollback_lines,
+            });
+            (Some(back.user), data)
+        }
+    }
 }

@@ -106,6 +106,7 @@ fn data_of(session: &Session, commit: &[Record], body: &Body) -> Option<(Option<
         Body::Checkpoint(body) => Some(control::of_checkpoint(id, body)),
         Body::Compaction(body) => control::of_compaction(id, body),
         Body::Approval(body) => Some(control::of_approval(id, body)),
+        Body::Terminal(body) => Some(control::of_terminal(id, body)),
         Body::Subagent(body) => control::of_subagent(id, body).map(|data| (None, data)),
     }
 }

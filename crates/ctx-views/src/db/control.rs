@@ -87,9 +87,12 @@ fn changed_by(body: &Body) -> Option<[Which; 3]> {
         | Body::Session(SessionBody::StateChanged(_)) => [Which::None, Which::None, Which::Open],
         // One that a pause found at work may end with its daemon.
         Body::Subagent(SubagentBody::Exited(_)) => [Which::Newest, Which::None, Which::None],
-        Body::Run(_) | Body::Session(_) | Body::Message(_) | Body::Tool(_) | Body::Subagent(_) => {
-            return None;
-        }
+        Body::Run(_)
+        | Body::Session(_)
+        | Body::Message(_)
+        | Body::Tool(_)
+        | Body::Terminal(_)
+        | Body::Subagent(_) => return None,
     })
 }
 

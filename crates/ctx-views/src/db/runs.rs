@@ -53,6 +53,7 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         }
         Body::Checkpoint(_)
         | Body::Subagent(_)
+        | Body::Terminal(_)
         | Body::Approval(_)
         | Body::Session(_)
         | Body::Message(_)

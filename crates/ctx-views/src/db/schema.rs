@@ -9,8 +9,8 @@
 //! compacted from taken back; full text of scripts without spaces. 9: `sessions.reading` and `listed`: a row is shown as
 //! it was until its log has been read to the end. 10: what is deleted is overwritten. 11: checkpoints, compactions and
 //! approvals as the session's rules have them, in JSON. 12: subagent_invocations, and who made a tool call. 13:
-//! `sessions.imports`, and which messages were taken back. 14: `sessions.damage` and `broken`. Every other table comes
-//! with its records and the next number.
+//! `sessions.imports`, and which messages were taken back. 14: `sessions.damage` and `broken`. 15: run_pty_transcripts.
+//! Every other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 14;
+pub const SCHEMA_VERSION: i64 = 15;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -179,6 +179,22 @@ CREATE INDEX subagent_invocations_run ON subagent_invocations(session, run_id, s
 
 -- item is JSON, as the rules of a session have it (`ctx_session::control`), with times as in the log; the columns
 -- below it are read out of it
+-- the transcripts of terminals that are closed
+CREATE TABLE run_pty_transcripts (
+  session INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  -- none where the operator opened it
+  run_id TEXT,
+  pty_id TEXT NOT NULL,
+  -- the file, from the root
+  transcript TEXT NOT NULL,
+  line_count INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  exit_code INTEGER,
+  created_at INTEGER NOT NULL,
+  PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+
 CREATE TABLE checkpoints (
   session INTEGER NOT NULL,
   id TEXT NOT NULL,
@@ -393,7 +409,16 @@ fn open_existing(path: &Path) -> rusqlite::Result<Result<Connection, Remade>> {
     }
     // Reads a page of every table: a file that was cut or overwritten seldom passes.
     let full_text = "message_text WHERE message_text MATCH 'a'";
-    let tables = ["sessions", "runs", "messages", "tool_calls", "subagent_invocations", "damage", full_text];
+    let tables = [
+        "sessions",
+        "runs",
+        "messages",
+        "tool_calls",
+        "subagent_invocations",
+        "run_pty_transcripts",
+        "damage",
+        full_text,
+    ];
     for from in tables.into_iter().chain(control::TABLES).chain(issues::TABLES) {
         connection.query_row(&format!("SELECT 1 FROM {from} LIMIT 1"), [], |_| Ok(())).optional()?;
     }

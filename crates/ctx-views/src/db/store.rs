@@ -4,7 +4,9 @@
 
 use ctx_journal::LogPath;
 use ctx_session::conversation::{self, Change, Message, Part, Role};
-use ctx_session::record::{CheckpointBody, CompactionBody, SessionBody, ToolBody, ToolStatus, Usage};
+use ctx_session::record::{
+    CheckpointBody, CompactionBody, SessionBody, TerminalBody, ToolBody, ToolStatus, Usage,
+};
 use ctx_session::{Body, CheckpointId, Record, StateName, Timestamp, Ulid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -188,7 +190,9 @@ pub(super) fn clear(db: &Connection, key: i64) -> rusqlite::Result<()> {
         let sql = "INSERT INTO message_text (message_text, rowid, content) VALUES ('delete', ?1, ?2)";
         db.prepare_cached(sql)?.execute(params![rowid, spaced(&content)])?;
     }
-    for table in ["messages", "runs", "tool_calls", "subagent_invocations"].into_iter().chain(control::TABLES)
+    for table in ["messages", "runs", "tool_calls", "subagent_invocations", "run_pty_transcripts"]
+        .into_iter()
+        .chain(control::TABLES)
     {
         db.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
     }
@@ -228,7 +232,31 @@ pub(super) fn put_list(db: &Connection, stored: &mut Stored, record: &Record) ->
     stored.row.apply(record);
     runs::put(db, stored.key, record)?;
     subagents::put(db, stored.key, record)?;
+    put_transcript(db, stored, record)?;
     control::put(db, stored.key, record)
+}
+
+/// Where a terminal that is closed has left what it showed.
+fn put_transcript(db: &Connection, stored: &Stored, record: &Record) -> rusqlite::Result<()> {
+    let Body::Terminal(TerminalBody::Closed(closed)) = &record.body else { return Ok(()) };
+    let id = closed.pty_id.to_string();
+    let path = format!(".state/hold/{}/{id}/transcript", stored.row.meta.owner);
+    db.prepare_cached(
+        "INSERT INTO run_pty_transcripts
+           (session, id, run_id, pty_id, transcript, line_count, reason, exit_code, created_at)
+         VALUES (?1, ?2, ?3, ?2, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
+    )?
+    .execute(params![
+        stored.key,
+        id,
+        closed.turn_id.map(|run| run.to_string()),
+        path,
+        int(closed.transcript_lines),
+        closed.reason.as_str(),
+        closed.exit_code,
+        millis(record.time),
+    ])?;
+    Ok(())
 }
 
 /// What pages of messages, tool calls and search need of a record.

@@ -46,6 +46,7 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         | Body::Tool(_)
         | Body::Checkpoint(_)
         | Body::Compaction(_)
+        | Body::Terminal(_)
         | Body::Approval(_) => {}
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use ctx_api::http::{NewTerminal, Terminal, TerminalInput, TerminalScreen};
+use ctx_api::http::{NewSessionTerminal, NewTerminal, Terminal, TerminalInput, TerminalScreen};
 use ctx_host::terminal::{Size, connect};
 use ctx_session::Code;
 
@@ -15,6 +15,7 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::output;
 use crate::root::Root;
+use crate::sessions;
 use crate::term::{As, Left, attach, size};
 
 /// Run programs in terminals that live until they end
@@ -101,6 +102,12 @@ struct RunArgs {
     /// A name to find it by
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// In this session: in its agent's cage, closed when the session ends
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    /// With --session: in no cage, as you, in the session's directory
+    #[arg(long, requires = "session")]
+    no_cage: bool,
     /// Do not attach; print the id
     #[arg(long)]
     detach: bool,
@@ -118,7 +125,7 @@ struct RunArgs {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let api = Api::new(root);
     match args.command {
-        Sub::Run(args) => start(&api, args),
+        Sub::Run(args) => start(root, &api, args),
         Sub::Ls(args) => ls::run(&api, &args),
         Sub::Attach { id } => join(&api, &id, As::Writer),
         Sub::Watch { id } => join(&api, &id, As::Watcher),
@@ -154,33 +161,34 @@ fn find(api: &Api<'_>, id: &str) -> Result<Terminal, Failure> {
     })
 }
 
-fn start(api: &Api<'_>, args: RunArgs) -> Result<(), Failure> {
-    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if !args.detach && !is_terminal {
-        return Err(Failure::new(Code::Einval, "there is no terminal here to attach to")
-            .hint("--detach starts the program in the background; `ctx term screen` and `send` use it"));
+/// Whoever types needs a terminal to type at.
+fn may_attach(hint: &str) -> Result<(), Failure> {
+    if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        return Ok(());
     }
-    let shell = || std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+    Err(Failure::new(Code::Einval, "there is no terminal here to attach to").hint(hint))
+}
+
+fn start(root: &Root, api: &Api<'_>, args: RunArgs) -> Result<(), Failure> {
+    if !args.detach {
+        may_attach("--detach starts the program in the background; `ctx term screen` and `send` use it")?;
+    }
+    let shell = || match &args.session {
+        // Not every shell is in every cage.
+        Some(_) => "/bin/sh".to_owned(),
+        None => std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned()),
+    };
     let command = if args.command.is_empty() { vec![shell()] } else { args.command };
-    let cwd = std::env::current_dir().map_err(|error| Failure::io("this directory", error))?;
     let here = size().unwrap_or(Size { cols: 80, rows: 24 });
-    // What is no text cannot be passed on as JSON; hardly anything depends on such a variable.
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
+    let (cols, rows) = (args.cols.unwrap_or(here.cols), args.rows.unwrap_or(here.rows));
+    let opened: Terminal = match &args.session {
+        Some(session) => {
+            let (cols, rows, cage) = (Some(cols), Some(rows), args.no_cage.then_some(false));
+            let new = NewSessionTerminal { command, name: args.name, cols, rows, cage };
+            api.post_with(&format!("/sessions/{}/terminals", sessions::find_id(root, session)?), &new)?
+        }
+        None => start_own(api, command, args.name, args.detach, (cols, rows))?,
     };
-    let mut env: std::collections::BTreeMap<String, String> = std::env::vars_os().filter_map(text).collect();
-    if args.detach {
-        env.entry("TERM".to_owned()).or_insert_with(|| "xterm-256color".to_owned());
-    }
-    let new = NewTerminal {
-        command,
-        name: args.name,
-        cwd: Some(utf8(cwd)?),
-        env: Some(env),
-        cols: Some(args.cols.unwrap_or(here.cols)),
-        rows: Some(args.rows.unwrap_or(here.rows)),
-    };
-    let opened: Terminal = api.post_with("/terminals", &new)?;
     if args.detach {
         return Ok(writeln!(std::io::stdout(), "{}", opened.id)?);
     }
@@ -189,6 +197,34 @@ fn start(api: &Api<'_>, args: RunArgs) -> Result<(), Failure> {
         // A program that is done at once has ended before anyone can attach.
         None => past::show_ended(&find(api, &opened.id.to_string())?),
     }
+}
+
+/// A terminal in this directory and with this environment.
+fn start_own(
+    api: &Api<'_>,
+    command: Vec<String>,
+    name: Option<String>,
+    detach: bool,
+    (cols, rows): (u16, u16),
+) -> Result<Terminal, Failure> {
+    let cwd = std::env::current_dir().map_err(|error| Failure::io("this directory", error))?;
+    // What is no text cannot be passed on as JSON; hardly anything depends on such a variable.
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let mut env: std::collections::BTreeMap<String, String> = std::env::vars_os().filter_map(text).collect();
+    if detach {
+        env.entry("TERM".to_owned()).or_insert_with(|| "xterm-256color".to_owned());
+    }
+    let new = NewTerminal {
+        command,
+        name,
+        cwd: Some(utf8(cwd)?),
+        env: Some(env),
+        cols: Some(cols),
+        rows: Some(rows),
+    };
+    api.post_with("/terminals", &new)
 }
 
 fn utf8(path: PathBuf) -> Result<String, Failure> {
@@ -204,7 +240,12 @@ fn reach(terminal: &Terminal) -> Option<UnixStream> {
 fn join(api: &Api<'_>, id: &str, who: As) -> Result<(), Failure> {
     let terminal = find(api, id)?;
     match reach(&terminal) {
-        Some(stream) => carry(&terminal, stream, who),
+        Some(stream) => {
+            if who == As::Writer {
+                may_attach("`ctx term screen` and `send` use it from scripts")?;
+            }
+            carry(&terminal, stream, who)
+        }
         None => {
             let now = find(api, &terminal.id.to_string())?;
             ended(&name(&now), now.exit_code, now.reason.as_deref())

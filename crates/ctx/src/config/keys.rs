@@ -168,6 +168,15 @@ pub const KEYS: &[Key] = &[
     number("reattach_bytes_total", "Frames kept for all of one user's sessions together, in bytes."),
     count("loaded_per_operator", "Sessions of one user that may be loaded at a time."),
     count("temp_per_operator", "Temp sessions of one user at a time; they are kept in memory."),
+    count("terminals_per_session", "Terminals of one session that may be open at a time."),
+    count("terminals_per_operator", "Terminals of one user, without a session, that may be open at a time."),
+    number("terminal_scrollback_lines", "Lines above the screen that a terminal keeps."),
+    count("terminal_idle_ms", "How long nothing may happen in a terminal before its clients get a notice."),
+    count("terminal_client_bytes", "Terminal output that one WebSocket client gets in a second, in bytes."),
+    count(
+        "transcript_bytes",
+        "Largest transcript of a terminal, in bytes; beyond it the oldest part is dropped.",
+    ),
     Key {
         section: "log",
         name: "format",

@@ -53,6 +53,7 @@ pub(super) fn open(
     tools: super::catalog::ToolSources,
     about: About,
     taken: Taken,
+    terminals: Arc<Terminals>,
 ) -> Result<Doors, Failure> {
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
@@ -71,7 +72,7 @@ pub(super) fn open(
         catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone(), models, tools, to_agents)),
         hub: hub.clone(),
         shells: shells.clone(),
-        terminals: Arc::new(Terminals::new(settings.root.join(".state/hold"))),
+        terminals,
     };
     let api = settings.root.join(".state/api.sock");
     let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;

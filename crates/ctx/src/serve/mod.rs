@@ -27,6 +27,7 @@ use std::time::Instant;
 
 use ctx_agent::{CageRules, Services};
 use ctx_engine::{Clock, Engine, Fresh, Parts, SystemClock};
+use ctx_host::terminal::Terminals;
 use ctx_journal::{FileJournal, RealDisk};
 use ctx_session::{Code, Refusal};
 use ctx_views::RootDir;
@@ -106,8 +107,15 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     let started_at = SystemClock.now();
     let models = Arc::new(models::Root::new(settings));
     let servers = Arc::new(mcp::Servers::new(settings.config_file.clone(), settings.config.mcp.clone()));
-    let services = worker::services(&settings.root, Arc::clone(&servers));
-    let engine = Engine::new(parts(settings, &models, services.clone(), Arc::clone(&servers))?);
+    let terminals = Arc::new(Terminals::new(&settings.root, &settings.config.limits));
+    let services = worker::services(&settings.root, Arc::clone(&servers), &terminals);
+    let engine = Engine::new(parts(
+        settings,
+        &models,
+        services.clone(),
+        Arc::clone(&servers),
+        Arc::clone(&terminals),
+    )?);
     let found = engine.start().await?;
     engine.root_taken_over(layout.layout, layout.taken_over, layout.at);
     let taken = listen::take(&settings.listen).await?;
@@ -122,7 +130,7 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     owned.announce(started_at, taken.address)?;
     let address = taken.address;
     let tools = catalog::ToolSources { services: services.clone(), servers };
-    let doors = doors::open(settings, &engine, models.clone(), tools, about, taken)?;
+    let doors = doors::open(settings, &engine, models.clone(), tools, about, taken, terminals)?;
     // Who asks for an answer before it is known gets it from the model of a fresh root, as always.
     tokio::spawn(async move { models.choose_main_of_daemon().await });
     tracing::info!(
@@ -166,6 +174,7 @@ fn parts(
     models: &models::Root,
     services: Services,
     servers: Arc<mcp::Servers>,
+    terminals: Arc<Terminals>,
 ) -> Result<Parts, Failure> {
     let root = &settings.root;
     let disk = RealDisk::new(root).map_err(|error| Failure::io(root.display(), error))?;
@@ -185,6 +194,7 @@ fn parts(
             cages,
             services,
             servers,
+            terminals,
             shared.clone(),
         )),
         project_files: Arc::new(projects::Directories::new(root, shared)),

@@ -8,19 +8,22 @@ use std::time::Duration;
 
 use ctx_agent::mcp::{McpGround, McpServers};
 use ctx_agent::shells::{AgentShells, CageGround, ShellGround};
+use ctx_agent::tool::terminal::{Wanted, starter, uncaged};
 use ctx_agent::{Ask, BoxFuture, CageAsk, CageRules, Guard, Guarded, JobKind, Models, Place, Services};
-use ctx_engine::port::{Job, Prepare, Prepared, ProcessAct, Worker};
+use ctx_engine::port::{Job, OperatorsTerminal, Prepare, Prepared, ProcessAct, TerminalAsk, Worker};
 use ctx_host::cage::{Means, Net};
 use ctx_host::rights::{self, Rights, RightsError};
+use ctx_host::terminal::{ASK, EndReason, FromHolder, Size, Terminals, speak};
 use ctx_session::command::{Outcome, RunNet};
-use ctx_session::port::RunPort;
-use ctx_session::record::RunKind;
-use ctx_session::{Limits, Refusal, SessionId};
+use ctx_session::port::{RunPort, TerminalStart};
+use ctx_session::record::{RunKind, TerminalEnd};
+use ctx_session::{Code, Limits, Refusal, SessionId, TerminalId};
 use tokio_util::sync::CancellationToken;
 
 use super::mcp::Servers;
 use super::{passwd, projects, shells};
 use crate::commands::guard;
+use crate::words;
 
 /// The agents of a root.
 pub(super) struct Agents {
@@ -31,6 +34,7 @@ pub(super) struct Agents {
     services: Services,
     /// Whose entries and variables the MCP servers have.
     servers: Arc<Servers>,
+    terminals: Arc<Terminals>,
 }
 
 impl Agents {
@@ -40,9 +44,10 @@ impl Agents {
         cages: CageRules,
         services: Services,
         servers: Arc<Servers>,
+        terminals: Arc<Terminals>,
         limits: Arc<Limits>,
     ) -> Agents {
-        Agents { root: root.to_owned(), models, cages, limits, services, servers }
+        Agents { root: root.to_owned(), models, cages, limits, services, servers, terminals }
     }
 }
 
@@ -149,14 +154,96 @@ impl Worker for Agents {
         })
     }
 
+    fn terminal(&self, ask: TerminalAsk) -> Result<TerminalStart, Refusal> {
+        let TerminalAsk { session, owner, new, prepared, dir } = ask;
+        let OperatorsTerminal { name, command, cols, rows, caged: _ } = new;
+        let lost = || Refusal::new(Code::Eio, "the agent was not prepared");
+        let want = match prepared {
+            Some(prepared) => {
+                let prepared = prepared.handle.downcast::<ctx_agent::Prepared>().map_err(|_| lost())?;
+                ctx_agent::own_want(&prepared)?
+            }
+            None => uncaged(owner, dir.map(PathBuf::from), user_home(owner)),
+        };
+        let size = Size::new(cols, rows);
+        let wanted = Wanted { session, want, name, command, size, is_agents: false, now: words::now };
+        let shells = self.services.shells.as_ref().ok_or_else(lost)?;
+        starter(Arc::clone(&self.terminals), shells, wanted)
+    }
+
+    fn terminal_ended(
+        &self,
+        owner: u32,
+        id: TerminalId,
+    ) -> BoxFuture<'static, (TerminalEnd, Option<i32>, u64)> {
+        let terminals = Arc::clone(&self.terminals);
+        Box::pin(async move {
+            let ended = terminals.clone();
+            let connected = tokio::task::spawn_blocking(move || {
+                terminals.connect(owner, &terminals.find(owner, &id.to_string())?)
+            });
+            if let Ok(Ok(stream)) = connected.await
+                && let Ok((mut holder, _asking)) = speak(stream, ASK).await
+            {
+                while let Ok(Some(said)) = holder.hear().await {
+                    if matches!(said, FromHolder::End(_)) {
+                        break;
+                    }
+                }
+            }
+            let how = tokio::task::spawn_blocking(move || ended.how_it_ended(owner, id.0)).await;
+            let (reason, exit_code, lines) = how.unwrap_or((EndReason::HolderLost, None, 0));
+            let reason = match reason {
+                EndReason::Exited => TerminalEnd::Exited,
+                EndReason::Closed => TerminalEnd::Closed,
+                EndReason::HolderLost => TerminalEnd::HolderLost,
+            };
+            (reason, exit_code, lines)
+        })
+    }
+
+    fn close_terminal(&self, owner: u32, id: TerminalId) -> BoxFuture<'static, Result<(), Refusal>> {
+        let terminals = Arc::clone(&self.terminals);
+        Box::pin(async move {
+            let closed = tokio::task::spawn_blocking(move || terminals.close(owner, &id.to_string())).await;
+            let closed = closed.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?;
+            closed.map(drop).map_err(|error| Refusal::new(error.code(), error.to_string()))
+        })
+    }
+
+    fn terminals_left(&self) -> Vec<(u32, SessionId, TerminalId)> {
+        let left = self.terminals.unsettled().into_iter();
+        left.map(|(owner, session, id)| (owner, session, TerminalId(id))).collect()
+    }
+
+    fn settle_terminal(&self, owner: u32, id: TerminalId) {
+        if let Err(error) = self.terminals.settle(owner, id.0) {
+            tracing::debug!(%id, %error, "a terminal that has ended was not marked");
+        }
+    }
+
+    fn forget_terminals(&self, owner: u32, session: SessionId) {
+        if let Err(error) = self.terminals.forget(owner, session) {
+            tracing::warn!(%session, %error, "the terminals of a purged session are left");
+        }
+    }
+
     fn processes(&self, session: SessionId, act: ProcessAct) -> BoxFuture<'static, ()> {
         let (services, grace) = (self.services.clone(), Duration::from_millis(self.limits.stop_grace_ms));
         Box::pin(async move {
             match act {
                 ProcessAct::Freeze => off_thread(move || services.freeze(session)).await,
                 ProcessAct::Thaw => off_thread(move || services.thaw(session)).await,
-                ProcessAct::End => services.end(session, grace).await,
+                ProcessAct::End => {
+                    // A terminal of the operator's goes on.
+                    let thawed = services.clone();
+                    off_thread(move || thawed.thaw(session)).await;
+                    services.end(session, grace).await;
+                }
                 ProcessAct::EndForGood => {
+                    let terminals = services.terminals.clone();
+                    off_thread(move || terminals.iter().for_each(|terminals| terminals.close_all(session)))
+                        .await;
                     services.end(session, grace).await;
                     services.forget_session(session).await;
                 }
@@ -174,11 +261,12 @@ async fn off_thread(work: impl FnOnce() + Send + 'static) {
 
 /// What the agents of this root have for shells and MCP servers. What an earlier daemon of this root has left is ended and removed: the root
 /// is ours alone now.
-pub(super) fn services(root: &Path, servers: Arc<Servers>) -> Services {
+pub(super) fn services(root: &Path, servers: Arc<Servers>, terminals: &Arc<Terminals>) -> Services {
     let means = Means::detect();
     let name = ctx_agent::sha256_hex(root.as_os_str().as_encoded_bytes());
     let parent = format!("daemon-{}", name.get(..12).unwrap_or_default());
-    let left = ctx_host::cage::sweep(&means, |other| other == parent);
+    // The cages of terminals whose holder answers are not left: they go on.
+    let left = ctx_host::cage::sweep(&means, |other| other == parent) + terminals.sweep(&means);
     if left > 0 {
         tracing::warn!(left, "ended what an earlier daemon left in cages");
     }
@@ -192,5 +280,11 @@ pub(super) fn services(root: &Path, servers: Arc<Servers>) -> Services {
     let cages = CageGround { path, means, parent, scratch_dir };
     let mcp = McpServers::new(McpGround { cages: cages.clone(), variables: servers });
     let shells = AgentShells::new(ShellGround { cages, spool_dir, app });
-    Services { shells: Some(Arc::new(shells)), mcp: Some(Arc::new(mcp)), ..Services::default() }
+    Services {
+        shells: Some(Arc::new(shells)),
+        mcp: Some(Arc::new(mcp)),
+        terminals: Some(Arc::clone(terminals)),
+        now: Some(words::now),
+        ..Services::default()
+    }
 }

@@ -4,10 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream as StdStream;
 use std::time::Duration;
 
-use ctx_host::terminal::{Decoder, End, FromHolder, Hello, Mode, Size, ToHolder, VERSION};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::net::unix::OwnedWriteHalf;
+use ctx_host::terminal::{End, FromHolder, Hello, Mode, Size, ToHolder, ToHolderStream, VERSION, speak};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -54,7 +51,7 @@ pub fn attach(stream: StdStream, who: As) -> io::Result<Left> {
 }
 
 struct Attached {
-    holder: OwnedWriteHalf,
+    holder: ToHolderStream,
     who: As,
     keys: Keys,
     /// The line with the keys is on the screen, until then.
@@ -65,33 +62,23 @@ struct Attached {
 
 impl Attached {
     async fn run(stream: StdStream, who: As, is_terminal: bool) -> io::Result<Left> {
-        stream.set_nonblocking(true)?;
-        let (mut from_holder, holder) = UnixStream::from_std(stream)?.into_split();
-        let mut attached =
-            Attached { holder, who, keys: Keys::default(), hint: None, is_shown: false, is_terminal };
         let mode = if who == As::Writer { Mode::Write } else { Mode::Watch };
         let hello = Hello { version: VERSION, mode, size: size(), scrollback: 0 };
-        attached.tell(&ToHolder::Hello(hello)).await?;
+        let (mut from_holder, holder) = speak(stream, hello).await?;
+        let mut attached =
+            Attached { holder, who, keys: Keys::default(), hint: None, is_shown: false, is_terminal };
         let mut typed = keyboard(is_terminal);
         let mut resized = signal(SignalKind::window_change())?;
         let mut told_to_go = Going::new()?;
-        let mut decoder = Decoder::default();
-        let mut buffer = vec![0; 64 * 1024];
         loop {
             let hint = attached.hint;
             tokio::select! {
-                read = from_holder.read(&mut buffer) => {
-                    let n = read.unwrap_or(0);
-                    if n == 0 {
-                        return Ok(Left::Lost);
-                    }
-                    decoder.push(buffer.get(..n).unwrap_or_default());
-                    while let Some((kind, payload)) = decoder.take().map_err(io::Error::other)? {
-                        if let Some(left) = attached.show(FromHolder::decode(kind, payload))? {
-                            return Ok(left);
-                        }
-                    }
-                }
+                said = from_holder.hear() => match said? {
+                    Some(said) => if let Some(left) = attached.show(said)? {
+                        return Ok(left);
+                    },
+                    None => return Ok(Left::Lost),
+                },
                 Some(bytes) = typed.recv() => {
                     if attached.act(&bytes).await? {
                         return Ok(Left::Detached);
@@ -110,7 +97,7 @@ impl Attached {
 
     async fn tell(&mut self, said: &ToHolder) -> io::Result<()> {
         // A holder that is gone shows when its end is read.
-        let _ = self.holder.write_all(&said.encode()).await;
+        let _ = self.holder.tell(said).await;
         Ok(())
     }
 
@@ -132,7 +119,12 @@ impl Attached {
             }
             FromHolder::End(end) => return Ok(Some(Left::Ended(Box::new(end)))),
             FromHolder::Refused(message) => return Err(io::Error::other(message)),
-            FromHolder::Welcome(_) | FromHolder::Status(_) | FromHolder::Screen(_) | FromHolder::Unknown => {}
+            // The bell is in the output already.
+            FromHolder::Bell
+            | FromHolder::Welcome(_)
+            | FromHolder::Status(_)
+            | FromHolder::Screen(_)
+            | FromHolder::Unknown => {}
         }
         Ok(None)
     }

@@ -32,4 +32,5 @@ mod shell_processes;
 mod shells;
 mod sockets;
 mod support;
+mod terminals;
 mod throttle;

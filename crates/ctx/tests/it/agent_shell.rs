@@ -11,7 +11,7 @@ use crate::support::{build, json_lines, wait_state};
 const ANN: u32 = 54_431;
 
 /// A daemon whose workspace is Ann's, and whose coder may run commands.
-fn ready(builder: DaemonBuilder) -> TestDaemon {
+pub fn ready(builder: DaemonBuilder) -> TestDaemon {
     let place = builder.place();
     for dir in [place.path(""), place.workspace()] {
         std::fs::create_dir_all(&dir).unwrap();

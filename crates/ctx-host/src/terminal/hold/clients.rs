@@ -16,7 +16,7 @@ pub(super) struct Client {
     sending: Vec<u8>,
     sent: usize,
     hello: Option<Hello>,
-    /// When it came in, in order: the last writer has the keyboard.
+    /// When it came in, or took the keyboard, in order: the last one has it.
     turn: u64,
     /// It has missed output.
     is_behind: bool,
@@ -54,6 +54,10 @@ impl Client {
 
     fn is_attached(&self) -> bool {
         self.hello.is_some_and(|hello| hello.mode != Mode::Ask)
+    }
+
+    fn is(&self, mode: Mode) -> bool {
+        self.hello.is_some_and(|hello| hello.mode == mode)
     }
 
     fn scrollback(&self) -> usize {
@@ -138,8 +142,17 @@ impl Clients {
         self.turns += 1;
         hello.size = hello.size.map(|size| Size::new(size.cols, size.rows));
         if let Some(client) = self.all.get_mut(at) {
-            client.turn = self.turns;
+            client.turn = if hello.mode == Mode::Join { 0 } else { self.turns };
             client.hello = Some(hello);
+        }
+    }
+
+    /// Whoever joined takes the keyboard with each key and each size.
+    pub fn take_keyboard(&mut self, at: usize) {
+        self.turns += 1;
+        let joined = self.all.get_mut(at).filter(|client| client.is(Mode::Join));
+        if let Some(client) = joined {
+            client.turn = self.turns;
         }
     }
 
@@ -154,8 +167,8 @@ impl Clients {
     }
 
     fn writer(&self) -> Option<&Client> {
-        let writers =
-            self.all.iter().filter(|client| client.hello.is_some_and(|hello| hello.mode == Mode::Write));
+        let types = |client: &&Client| client.is(Mode::Write) || (client.is(Mode::Join) && client.turn > 0);
+        let writers = self.all.iter().filter(types);
         writers.max_by_key(|client| client.turn)
     }
 
@@ -172,7 +185,7 @@ impl Clients {
     pub fn may_type(&self, at: usize) -> bool {
         let Some(client) = self.all.get(at) else { return false };
         match client.hello.map(|hello| hello.mode) {
-            Some(Mode::Write) => self.writer().is_some_and(|writer| writer.turn == client.turn),
+            Some(Mode::Write | Mode::Join) => self.writer().is_some_and(|writer| writer.turn == client.turn),
             Some(Mode::Ask) => true,
             Some(Mode::Watch) | None => false,
         }

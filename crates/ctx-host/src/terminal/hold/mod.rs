@@ -1,4 +1,5 @@
-//! The holder of one terminal: a single-threaded process that owns the PTY's master, the model and the transcript.
+//! The holder of one terminal: a process that owns the PTY's master, the model and the transcript. It has one thread, and
+//! with a cage that of the cage.
 //!
 //! It waits for the program's output, for clients and for the program's end. The program never waits for a client: one
 //! that does not read loses output and gets the whole screen when it reads again. Everything that the program writes is in
@@ -21,9 +22,9 @@ use self::clients::{Client, Clients};
 use self::program::Program;
 use super::boundary::Boundary;
 use super::model::Model;
-use super::place::{self, End, EndReason, SOCKET, Spec, TRANSCRIPT};
+use super::place::{self, End, EndReason, SOCKET, Spec};
 use super::protocol::{FromHolder, Size, State, Status, ToHolder, VERSION, Waiting};
-use super::transcript::Writer;
+use super::transcript::Kept;
 
 pub use self::program::become_program;
 
@@ -35,23 +36,23 @@ const INPUT_BYTES_MAX: usize = 1024 * 1024;
 const CLOSE_GRACE: Duration = Duration::from_secs(3);
 /// A program that says nothing for so long waits for input.
 const SILENCE: Duration = Duration::from_secs(2);
-/// After so long without output and input, attached clients get a notice.
-const IDLE: Duration = Duration::from_secs(30 * 60);
 /// How long clients have to read the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Runs a holder until its program has ended. `up` is called when clients can connect, `now` tells the time.
 pub fn hold(spec: Spec, now: fn() -> Timestamp, up: impl FnOnce()) -> io::Result<()> {
+    // Whoever started the holder may go, with its terminal.
+    let _ = rustix::process::setsid();
+    // Control groups are made with the rights of whoever starts the holder, files with those of the user.
+    let caged = spec.cage.as_ref().map(|cage| Program::start_caged(&spec, cage)).transpose()?;
     if let Some((uid, gid, groups)) = &spec.user {
         program::become_user(*uid, *gid, groups)?;
     }
-    // Whoever started the holder may go, with its terminal.
-    let _ = rustix::process::setsid();
     std::fs::DirBuilder::new().mode(0o700).create(&spec.dir)?;
     // A socket's path is short; a directory's may be long.
     std::env::set_current_dir(&spec.dir)?;
     let here = Path::new(".");
-    let mut holder = Holder::start(&spec, here).inspect_err(|_| {
+    let mut holder = Holder::start(&spec, here, caged).inspect_err(|_| {
         // What never was a terminal leaves nothing.
         let _ = std::fs::remove_dir_all(&spec.dir);
     })?;
@@ -59,7 +60,7 @@ pub fn hold(spec: Spec, now: fn() -> Timestamp, up: impl FnOnce()) -> io::Result
     let exit_code = holder.run()?;
     let end = holder.end(exit_code, now());
     // A full disk keeps the end from being written, but not from being said.
-    let kept = holder.transcript.get_ref().sync_data().and_then(|()| place::write_end(here, &end));
+    let kept = holder.transcript.sync().and_then(|()| place::write_end(here, &end));
     holder.say_goodbye(end);
     std::fs::remove_file(SOCKET).and(kept)
 }
@@ -70,12 +71,14 @@ struct Holder {
     clients: Clients,
     model: Model,
     boundary: Boundary,
-    transcript: Writer<std::fs::File>,
+    transcript: Kept,
     transcript_error: Option<String>,
     started: Instant,
     last_output: Instant,
     /// The last output or input.
     last_io: Instant,
+    /// After so long without output and input, attached clients get a notice.
+    idle: Duration,
     is_idle_told: bool,
     /// The bell has rung since the last input.
     has_rung: bool,
@@ -99,24 +102,25 @@ struct Ready {
 }
 
 impl Holder {
-    fn start(spec: &Spec, here: &Path) -> io::Result<Holder> {
-        let transcript = Writer::new(place::private(&here.join(TRANSCRIPT))?, spec.size)?;
+    fn start(spec: &Spec, here: &Path, caged: Option<Program>) -> io::Result<Holder> {
+        let transcript = Kept::new(here, spec.bounds.transcript_bytes, spec.size)?;
         let listener = UnixListener::bind(SOCKET)?;
         listener.set_nonblocking(true)?;
-        let program = Program::start(spec)?;
+        let program = caged.map_or_else(|| Program::start(spec), Ok)?;
         place::write_about(here, &spec.about)?;
         let now = Instant::now();
         Ok(Holder {
             listener,
             program,
             clients: Clients::default(),
-            model: Model::new(spec.size),
+            model: Model::with_scrollback(spec.size, spec.bounds.scrollback_lines),
             boundary: Boundary::default(),
             transcript,
             transcript_error: None,
             started: now,
             last_output: now,
             last_io: now,
+            idle: Duration::from_millis(spec.bounds.idle_ms),
             is_idle_told: false,
             has_rung: false,
             read: 0,
@@ -184,7 +188,7 @@ impl Holder {
 
     /// When something is to be done that nothing else announces.
     fn next_moment(&self) -> Option<Instant> {
-        let idle = (!self.is_idle_told).then(|| self.last_io + IDLE);
+        let idle = (!self.is_idle_told).then(|| self.last_io + self.idle);
         [idle, self.closing, self.model.held_until()].into_iter().flatten().min()
     }
 
@@ -198,9 +202,9 @@ impl Holder {
             let heard = self.model.release();
             self.answer(&heard.answers);
         }
-        if !self.is_idle_told && self.last_io + IDLE <= now {
+        if !self.is_idle_told && self.last_io + self.idle <= now {
             self.is_idle_told = true;
-            let idle_ms = u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX);
+            let idle_ms = u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX);
             self.clients.tell_attached(&FromHolder::Idle { idle_ms });
         }
     }
@@ -243,6 +247,9 @@ impl Holder {
         let heard = self.model.feed(bytes);
         self.has_rung |= heard.bell;
         self.clients.output(self.shown, bytes);
+        if heard.bell {
+            self.clients.tell_attached(&FromHolder::Bell);
+        }
         self.shown += bytes.len() as u64;
         self.answer(&heard.answers);
     }
@@ -309,6 +316,7 @@ impl Holder {
                 self.repaint(at);
             }
             ToHolder::Input(bytes) => {
+                self.clients.take_keyboard(at);
                 if self.clients.may_type(at) {
                     self.input.extend_from_slice(&bytes);
                     self.last_io = Instant::now();
@@ -317,6 +325,7 @@ impl Holder {
                 }
             }
             ToHolder::Resize(size) => {
+                self.clients.take_keyboard(at);
                 self.clients.resize(at, Size::new(size.cols, size.rows));
                 self.follow_writer();
             }
@@ -333,6 +342,8 @@ impl Holder {
                 self.program.hang_up();
                 self.closing = Some(Instant::now() + CLOSE_GRACE);
             }
+            ToHolder::Freeze => self.program.freeze(),
+            ToHolder::Thaw => self.program.thaw(),
             ToHolder::Unknown => {}
         }
     }
@@ -372,6 +383,7 @@ impl Holder {
             pid: self.program.pid(),
             bytes: self.read,
             lines: self.lines,
+            scrollback: self.model.scrollback(),
             idle_ms: u64::try_from(self.last_io.elapsed().as_millis()).unwrap_or(u64::MAX),
             transcript_error: self.transcript_error.clone(),
         }

@@ -4,7 +4,8 @@ use ctx_api::model::in_api;
 use ctx_journal::{Entry, LOST};
 use ctx_session::record::{
     ApprovalBody, ApprovalScope, Approvals, Body, CheckpointBody, CompactionBody, Decoded, MessageBody,
-    Redact, RunBody, RunCreated, RunKind, SessionBody, SubagentBody, SubagentState, ToolBody, ToolStatus,
+    Redact, RunBody, RunCreated, RunKind, SessionBody, SubagentBody, SubagentState, TerminalBody, ToolBody,
+    ToolStatus,
 };
 use serde::Serialize;
 
@@ -135,6 +136,7 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
         Body::Session(SessionBody::Forked(_)) => "forked: from here on a session of its own".to_owned(),
         Body::Message(MessageBody::System(note)) => format!("{} {}", paint.dim("system"), quote(&note.text)),
         Body::Subagent(body) => describe_subagent(body, paint),
+        Body::Terminal(body) => describe_terminal(body),
         Body::Checkpoint(_)
         | Body::Compaction(_)
         | Body::Approval(_)
@@ -262,4 +264,24 @@ fn quote(text: &str) -> String {
 
 fn safe(text: &str) -> String {
     words::shorten(&output::plain(text), TEXT_MAX)
+}
+
+fn describe_terminal(body: &TerminalBody) -> String {
+    match body {
+        TerminalBody::Opened(opened) => {
+            let by = opened.caller.as_ref().map(|by| format!(" by {}", safe(&by.name))).unwrap_or_default();
+            format!("terminal {} opened{by}: {}", opened.pty_id, safe(&opened.command.join(" ")))
+        }
+        TerminalBody::Closed(closed) => {
+            let code = closed.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+            let lines = closed.transcript_lines;
+            format!("terminal {} closed: {}{code}, {lines} lines", closed.pty_id, closed.reason.as_str())
+        }
+        TerminalBody::Reattached(back) => {
+            format!(
+                "terminal {} attached again, {} lines above its screen",
+                back.pty_id, back.scrollback_lines
+            )
+        }
+    }
 }

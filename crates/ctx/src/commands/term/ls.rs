@@ -35,7 +35,7 @@ pub fn run(api: &Api<'_>, args: &Args) -> Result<(), Failure> {
 /// What runs in terminals, for the list of sessions; empty where there is nothing. Holders are asked and not the daemon,
 /// which that list does not need either.
 pub fn beside_sessions(root: &Root) -> String {
-    let terminals = Terminals::new(root.path.join(".state/hold"));
+    let terminals = Terminals::new(&root.path, &ctx_session::Limits::default());
     let found = terminals.list(rustix::process::geteuid().as_raw()).unwrap_or_default();
     let live: Vec<Terminal> =
         found.iter().filter(|one| one.state != State::Closed).map(shown_terminal).collect();

@@ -1,12 +1,12 @@
 //! `ctx term replay` and `export`: what a terminal has shown, read from its transcript.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
-use std::path::PathBuf;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ctx_api::http::Terminal;
-use ctx_host::terminal::{ChunkKind, Chunks, LEAVE, asciicast, text};
+use ctx_host::terminal::{ChunkKind, Chunked, LEAVE, asciicast, open_transcript, text};
 use ctx_session::{Code, Timestamp};
 
 use crate::failure::Failure;
@@ -42,9 +42,9 @@ enum Format {
     Text,
 }
 
-fn open(terminal: &Terminal) -> Result<BufReader<File>, Failure> {
-    let file = File::open(&terminal.transcript).map_err(|error| Failure::io(&terminal.transcript, error))?;
-    Ok(BufReader::new(file))
+fn open(terminal: &Terminal) -> Result<impl Chunked, Failure> {
+    let path = Path::new(&terminal.transcript);
+    open_transcript(path).map_err(|error| Failure::io(&terminal.transcript, error))
 }
 
 pub fn replay(terminal: &Terminal, args: &ReplayArgs) -> Result<(), Failure> {
@@ -53,7 +53,7 @@ pub fn replay(terminal: &Terminal, args: &ReplayArgs) -> Result<(), Failure> {
     }
     let longest = Duration::try_from_secs_f64(args.pause_max).unwrap_or(Duration::MAX);
     let mut last = Duration::ZERO;
-    let shown = Chunks::new(open(terminal)?).try_for_each(|chunk| {
+    let shown = open(terminal)?.try_for_each(|chunk| {
         let chunk = chunk.map_err(|error| Failure::io(&terminal.transcript, error))?;
         let wait = chunk.at.saturating_sub(std::mem::replace(&mut last, chunk.at)).as_secs_f64();
         let wait = if args.speed > 0.0 { wait / args.speed } else { 0.0 };

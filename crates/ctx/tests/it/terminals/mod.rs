@@ -4,14 +4,14 @@ mod attached;
 mod outlive;
 mod painted;
 mod scripted;
+mod sessions;
 
-use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ctx_host::terminal::{
-    ChunkKind, Chunks, Connection, FromHolder, Hello, Mode, ToHolder, VERSION, connect,
+    ChunkKind, Connection, FromHolder, Hello, Mode, ToHolder, VERSION, connect, open_transcript,
 };
 use serde_json::Value;
 use testkit::{TestDaemon, until};
@@ -71,7 +71,7 @@ impl Terms {
     fn transcript(&self, id: &str) -> Vec<u8> {
         let path = self.listed(id)["transcript"].as_str().unwrap().to_owned();
         let mut all = Vec::new();
-        for chunk in Chunks::new(File::open(path).unwrap()) {
+        for chunk in open_transcript(Path::new(&path)).unwrap() {
             if let ChunkKind::Output(bytes) = chunk.unwrap().kind {
                 all.extend_from_slice(&bytes);
             }

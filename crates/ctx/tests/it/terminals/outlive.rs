@@ -19,8 +19,11 @@ fn peer(socket: &str) -> Pid {
 #[test]
 fn programs_do_not_notice_that_the_daemon_is_killed() {
     let mut terms = Terms::start();
-    let count = "i=0; while [ $i -lt 400 ]; do i=$((i + 1)); echo line $i; sleep 0.01; done";
-    terms.run("count", &["sh", "-c", count]);
+    let stop = terms.path("stop");
+    let count =
+        format!("i=0; until [ -e {} ]; do i=$((i + 1)); echo line $i; sleep 0.01; done", stop.display());
+    terms.run("count", &["sh", "-c", &count]);
+    terms.run("seq", &["sh", "-c", "seq 1 200000; read end"]);
     terms.run("edit", &["vim", "-u", "NONE", "-N"]);
     terms.shows("edit", "VIM");
     terms.ctx(&["term", "send", "edit", "ihello from vim"]).ok();
@@ -35,10 +38,16 @@ fn programs_do_not_notice_that_the_daemon_is_killed() {
             &format!("hello from vim{}", (0..=round).map(|n| format!(" {n}")).collect::<String>()),
         );
     }
+    std::fs::write(&stop, "").unwrap();
     let ended = terms.ended("count");
     assert_eq!((&ended["exit_code"], &ended["reason"]), (&0.into(), &"exited".into()));
-    let expected: String = (1..=400).map(|n| format!("line {n}\r\n")).collect();
-    assert_eq!(String::from_utf8(terms.transcript("count")).unwrap(), expected);
+    // Not a byte is missing, and none is there twice.
+    let shown = String::from_utf8(terms.transcript("count")).unwrap();
+    let expected: String = (1..=shown.lines().count()).map(|n| format!("line {n}\r\n")).collect();
+    assert_eq!(shown, expected);
+    terms.shows("seq", "200000");
+    let expected: String = (1..=200_000).map(|n| format!("{n}\r\n")).collect();
+    assert!(terms.transcript("seq") == expected.as_bytes(), "the numbers are whole");
     terms.ctx(&["term", "send", "edit", "--key", "Escape"]).ok();
     terms.ctx(&["term", "send", "edit", ":q!", "--enter"]).ok();
     assert_eq!(terms.ended("edit")["exit_code"], 0);

@@ -32,7 +32,7 @@ fn run(terms: &Terms, name: &str, command: &[&str]) {
 }
 
 #[test]
-fn reattaching_to_an_editor_a_pager_and_a_shell_shows_the_same_screen() {
+fn reattaching_to_an_editor_a_pager_a_monitor_and_a_shell_shows_the_same_screen() {
     let terms = Terms::start();
     let source = terms.path("long.rs");
     let lines: String =
@@ -57,6 +57,14 @@ fn reattaching_to_an_editor_a_pager_and_a_shell_shows_the_same_screen() {
     terms.ctx(&["term", "send", "less", "  /界 1", "--enter"]).ok();
     terms.shows("less", "number_1");
     same_screen(&terms, "less");
+
+    // It paints again and again: some moments of it.
+    run(&terms, "htop", &["htop", "-d", "5"]);
+    terms.shows("htop", "Load average");
+    for _ in 0..5 {
+        same_screen(&terms, "htop");
+        terms.ctx(&["term", "send", "htop", "--key", "Down"]).ok();
+    }
 
     run(&terms, "shell", &["bash", "--norc", "--noprofile"]);
     let colours = r"for i in 1 2 3 4 5 6 7; do printf '\033[%s;3%sm界e\xcc\x81 %s\033[0m \033[4%sm bg \033[0m' $i $i $i $i; done; seq 1 40; printf '\033[7mrev\033[0m \033[48;5;99m\033[K\033[0m\n'";
