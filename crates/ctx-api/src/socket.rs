@@ -134,6 +134,22 @@ pub enum Frame {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         caller: Option<String>,
     },
+    /// A model call came to nothing and is made again after the wait.
+    Retrying {
+        id: String,
+        run: String,
+        session: String,
+        code: Code,
+        reason: String,
+        message: String,
+        /// The attempt that failed, from 1.
+        attempt: u32,
+        attempts_max: u32,
+        wait_ms: u64,
+        /// The subagent whose call it is; absent: the primary's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        caller: Option<String>,
+    },
     Queued {
         id: String,
         run: String,

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::ids::{
     ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, SubagentId, Ulid,
 };
+use crate::port::Retry;
 use crate::record::{
     ApprovalOutcome, Approvals, BlobRef, Body, Caller, CancelReason, Compaction, CompactionFlag,
     DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact, Source,
@@ -295,6 +296,8 @@ pub enum Progress {
         message_id: MessageId,
         text: String,
     },
+    /// A model call will be made again.
+    Retrying(Retry),
     /// The tool calls of one answer, before any of them is made.
     ToolsStarted(Vec<StartedTool>),
     /// The same where one of them pauses the session: those behind it wait for the resume, also through a restart.
@@ -336,6 +339,7 @@ impl Progress {
             Progress::AssistantStarted { .. }
             | Progress::AssistantFinished { .. }
             | Progress::ReasoningFinished { .. }
+            | Progress::Retrying(_)
             | Progress::ToolFinished(_)
             | Progress::ApprovalRequested { .. }
             | Progress::SubagentSpawned(_)

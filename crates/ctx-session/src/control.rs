@@ -314,7 +314,7 @@ impl Control {
             }
             Body::Subagent(SubagentBody::Exited(exited)) => self.subagent_exited(exited.invocation_id),
             Body::Session(_)
-            | Body::Run(RunBody::QueuedDiscarded(_))
+            | Body::Run(RunBody::QueuedDiscarded(_) | RunBody::Retrying(_))
             | Body::Message(_)
             | Body::Tool(_)
             | Body::Subagent(_) => {}

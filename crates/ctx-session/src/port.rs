@@ -38,9 +38,6 @@ pub trait RunPort: Send + Sync {
     /// Stores tool output that is too large for the log. Returns when it is durable; the record that names it comes after.
     fn store_blob(&self, bytes: Vec<u8>) -> PortFuture<'_, BlobRef>;
 
-    /// The model is at its rate limit and will be asked again: live only, so that nobody thinks it hangs.
-    fn retrying(&self, retry: Retry) -> PortFuture<'_, ()>;
-
     /// Waits for the operator's answer to a tool call, or for the time-out.
     fn approval(&self, ask: ApprovalAsk) -> PortFuture<'_, Approved>;
 
@@ -109,6 +106,7 @@ pub enum DeltaKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
     pub code: Code,
+    pub reason: String,
     pub message: String,
     /// The attempt that failed, from 1.
     pub attempt: u32,

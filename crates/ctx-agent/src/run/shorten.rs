@@ -291,7 +291,7 @@ async fn ask(
         model: model.to_owned(),
         input_tokens: usage.input,
         output_tokens: usage.output,
-        cost_usd: 0.0,
+        cost_usd: usage.cost_nano_usd as f64 / 1e9,
     };
     Ok(Summary { text, cost: Some(cost) })
 }

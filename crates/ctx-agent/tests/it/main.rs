@@ -19,3 +19,4 @@ mod secrets;
 mod steering;
 mod support;
 mod tools;
+mod wire_formats;

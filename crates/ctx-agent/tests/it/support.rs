@@ -310,6 +310,7 @@ impl Log {
             }
             Progress::AssistantFinished { .. }
             | Progress::ReasoningFinished { .. }
+            | Progress::Retrying(_)
             | Progress::SubagentSpawned(_)
             | Progress::SubagentRunning { .. }
             | Progress::SubagentExited { .. }
@@ -340,6 +341,10 @@ impl Log {
             }
             Progress::ReasoningFinished { message_id, text } => {
                 format!("#{} reasoned {text:?}", self.number(message_id.0))
+            }
+            Progress::Retrying(retry) => {
+                let Retry { code, attempt, attempts_max, wait_ms, .. } = retry;
+                format!("retries {code} after attempt {attempt} of {attempts_max} in {wait_ms} ms")
             }
             Progress::ToolsStarted(calls) => self.show_calls(calls, "calls"),
             Progress::ToolsStartedUpTo { calls, behind } => {
@@ -467,11 +472,5 @@ impl RunPort for Log {
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         let stop = self.stop.lock().unwrap().clone();
         Box::pin(async move { stop.cancelled().await })
-    }
-
-    fn retrying(&self, retry: Retry) -> PortFuture<'_, ()> {
-        let Retry { code, attempt, attempts_max, wait_ms, .. } = retry;
-        let line = format!("retries {code} after attempt {attempt} of {attempts_max} in {wait_ms} ms");
-        Box::pin(async move { self.tell(line) })
     }
 }

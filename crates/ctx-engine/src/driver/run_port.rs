@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ctx_session::command::{ApprovalAsk, Approved, Exit, Progress, Spawn};
 use ctx_session::issue::IssueAct;
-use ctx_session::port::{DeltaKind, PortFuture, Reaped, Retry, RunPort, Step, Stopped};
+use ctx_session::port::{DeltaKind, PortFuture, Reaped, RunPort, Step, Stopped};
 use ctx_session::record::{BlobRef, Caller};
 use ctx_session::{CallId, Code, MessageId, Refusal, RunId, SubagentId, Ulid};
 use tokio::sync::oneshot;
@@ -63,18 +63,16 @@ impl RunPort for DriverPort {
     }
 
     fn progress(&self, progress: Progress) -> PortFuture<'_, ()> {
+        if let Progress::Retrying(retry) = &progress {
+            let (code, attempt, of, wait_ms) = (retry.code, retry.attempt, retry.attempts_max, retry.wait_ms);
+            tracing::info!(run = %self.run, %code, attempt, of, wait_ms, "retrying a model call");
+        }
         let (run, caller) = (self.run, self.caller());
         Box::pin(self.wait(move |reply| Mail::Progress { run, caller, progress, reply }))
     }
 
     fn store_blob(&self, bytes: Vec<u8>) -> PortFuture<'_, BlobRef> {
         Box::pin(self.wait(move |reply| Mail::Blob { bytes, reply }))
-    }
-
-    fn retrying(&self, retry: Retry) -> PortFuture<'_, ()> {
-        let Retry { code, attempt, attempts_max, wait_ms, .. } = retry;
-        tracing::info!(run = %self.run, %code, attempt, of = attempts_max, wait_ms, "retrying a model call");
-        Box::pin(async { self.go_on() })
     }
 
     fn approval(&self, ask: ApprovalAsk) -> PortFuture<'_, Approved> {

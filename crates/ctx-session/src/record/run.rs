@@ -132,6 +132,21 @@ impl Usage {
     }
 }
 
+/// A model call came to nothing and will be made again: what it said no, and how long the run waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retrying {
+    pub turn_id: RunId,
+    pub code: Code,
+    pub reason: String,
+    pub message: String,
+    /// The attempt that failed, from 1.
+    pub attempt: u32,
+    pub attempts_max: u32,
+    pub wait_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
+}
+
 /// Why an assistant message ended where it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

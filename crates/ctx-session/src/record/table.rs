@@ -156,6 +156,7 @@ record_table! {
     Run(RunBody) {
         Created(RunCreated) = "run_created" 1 Nothing [RunCreated];
         Context(Box<Context>) = "context" 1 Nothing [RunContext];
+        Retrying(Retrying) = "retrying" 1 Nothing [RunRetrying];
         Finished(RunFinished) = "run_finished" 1 Nothing [RunCompleted];
         Cancelled(Cancelled) = "cancelled" 1 Nothing [RunCancelled, RunCompleted];
         Failed(Failed) = "failed" 1 Nothing [RunCompleted];
@@ -229,6 +230,7 @@ impl Body {
             Body::Run(body) => Some(match body {
                 RunBody::Context(context) => context.turn_id,
                 RunBody::Created(created) => created.turn_id,
+                RunBody::Retrying(retry) => retry.turn_id,
                 RunBody::Finished(end) => end.turn_id,
                 RunBody::Cancelled(end) => end.turn_id,
                 RunBody::Failed(end) => end.turn_id,
@@ -279,6 +281,7 @@ impl Body {
                 ToolBody::Pending(_) => None,
             },
             Body::Approval(ApprovalBody::Requested(asked)) => asked.caller.as_ref(),
+            Body::Run(RunBody::Retrying(retry)) => retry.caller.as_ref(),
             Body::Session(_)
             | Body::Run(_)
             | Body::Subagent(_)

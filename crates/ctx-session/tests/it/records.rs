@@ -6,8 +6,8 @@ use ctx_session::record::{
     Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
     Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
     Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished,
-    Redact, RunBody, RunCreated, RunFinished, RunKind, SessionBody, SessionMeta, SessionRenamed, Source,
-    StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary, Trigger, Usage, User,
+    Redact, Retrying, RunBody, RunCreated, RunFinished, RunKind, SessionBody, SessionMeta, SessionRenamed,
+    Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary, Trigger, Usage, User,
     Workspace,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
@@ -147,6 +147,16 @@ fn run_samples() -> Vec<Body> {
         Body::Message(MessageBody::AssistantFinished(said)),
         Body::Message(MessageBody::AssistantFinished(cut_off)),
         Body::Message(MessageBody::ReasoningFinished(thought)),
+        Body::Run(RunBody::Retrying(Retrying {
+            turn_id: RUN,
+            code: Code::Eagain,
+            reason: "rate_limit".to_owned(),
+            message: "slow down".to_owned(),
+            attempt: 1,
+            attempts_max: 5,
+            wait_ms: 250,
+            caller: None,
+        })),
         Body::Tool(ToolBody::Started(ToolStarted {
             turn_id: RUN,
             call_id: call("t1"),

@@ -228,6 +228,12 @@ impl<W: Write> View<W> {
                 Some(why) => self.notice(why),
                 None => self.aside(&format!("▸ {} {}", text(payload, "name"), text(payload, "state"))),
             },
+            "run.retrying" => {
+                let number = |name: &str| payload.get(name).and_then(Value::as_u64).unwrap_or_default();
+                let count = |name: &str| u32::try_from(number(name)).unwrap_or(u32::MAX);
+                let (attempt, max) = (count("attempt"), count("attempts_max"));
+                self.notice(&waits::retrying(text(payload, "message"), attempt, max, number("wait_ms")))
+            }
             "approval.settled" => self.notice(&format!("answered: {}", text(payload, "outcome"))),
             _ => Ok(()),
         }

@@ -8,7 +8,7 @@ use ctx_session::record::{
 use serde::Serialize;
 
 use crate::output::{self, Paint};
-use crate::words;
+use crate::{waits, words};
 
 /// Longest piece of text in a line.
 const TEXT_MAX: usize = 120;
@@ -98,6 +98,9 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
             let (read, written) = (end.usage.input, end.usage.output);
             let why = end.finish_reason.map(|why| format!(", {}", word(&why))).unwrap_or_default();
             format!("run done after {} ms, {read} tokens in, {written} out{why}", end.duration_ms)
+        }
+        Body::Run(RunBody::Retrying(retry)) => {
+            paint.yellow(&waits::retrying(&retry.message, retry.attempt, retry.attempts_max, retry.wait_ms))
         }
         Body::Run(RunBody::Cancelled(end)) => paint.yellow(&format!("run cancelled: {}", word(&end.reason))),
         Body::Run(RunBody::Failed(end)) => {
