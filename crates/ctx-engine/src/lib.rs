@@ -35,6 +35,7 @@ mod run_lookup;
 mod shared;
 mod space_ops;
 mod spaces;
+mod spending;
 pub mod start;
 mod temp;
 

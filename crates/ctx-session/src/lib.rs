@@ -14,6 +14,7 @@ pub mod issue;
 pub mod ledger;
 pub mod limits;
 mod log_facts;
+pub mod money;
 pub mod name;
 pub mod overview;
 pub mod port;
@@ -34,6 +35,7 @@ pub use ids::{
 };
 pub use limits::Limits;
 pub use log_facts::Missing;
+pub use money::Usd;
 pub use name::{BadName, Name};
 pub use overview::Overview;
 pub use record::{Body, Record, Scope, StateName};

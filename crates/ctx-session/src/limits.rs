@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::money::Usd;
+
 /// The limits that hold in a daemon. Field names are the keys of `[limits]` in the config file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -89,6 +91,12 @@ pub struct Limits {
     pub loaded_per_operator: usize,
     /// Temp sessions of one user at a time; they are kept in memory.
     pub temp_per_operator: usize,
+    /// What the model calls of one session may cost; 0: no limit. The call after the one that reaches it is refused.
+    pub spend_session_usd: Usd,
+    /// What those of one operator's sessions of a project may cost in a day (UTC); 0: no limit.
+    pub spend_project_day_usd: Usd,
+    /// What those of all of an operator's sessions may cost in a day (UTC); 0: no limit.
+    pub spend_operator_day_usd: Usd,
 }
 
 impl Default for Limits {
@@ -134,6 +142,9 @@ impl Default for Limits {
             reattach_bytes_total: 512 * 1024 * 1024,
             loaded_per_operator: 2_048,
             temp_per_operator: 64,
+            spend_session_usd: Usd::default(),
+            spend_project_day_usd: Usd::default(),
+            spend_operator_day_usd: Usd::default(),
         }
     }
 }

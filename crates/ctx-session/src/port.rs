@@ -13,7 +13,7 @@ use crate::command::{ApprovalAsk, Approved, Exit, Progress, Spawn, StartedTool};
 use crate::conversation::Message;
 use crate::ids::{CallId, MessageId, SubagentId, Ulid};
 use crate::issue::IssueAct;
-use crate::record::{Approvals, BlobRef, ExitCause, Source};
+use crate::record::{Approvals, BlobRef, ExitCause, Failure, Source};
 use crate::subagent::Consequence;
 
 /// What a method of the port returns: an answer in its own time, or that the run is over.
@@ -49,6 +49,9 @@ pub trait RunPort: Send + Sync {
 
     /// The whole output of a tool call of the session. The inner refusal is for the model to read.
     fn output(&self, call: CallId) -> PortFuture<'_, Result<String, Refusal>>;
+
+    /// Whether another model call may be paid for. The inner failure is the run's, and names the limit.
+    fn may_spend(&self) -> PortFuture<'_, Result<(), Failure>>;
 
     /// Shows what the model is about to be sent.
     fn pack(&self, json: Vec<u8>) -> PortFuture<'_, ()>;

@@ -242,6 +242,9 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
         if step > max {
             return Err(too_many_steps(max, own.is_some()));
         }
+        if let Err(failure) = port.may_spend().await? {
+            return Err(End::Failed(failure));
+        }
         if !made_room && shorten::is_due(&desk) {
             let trigger = CompactionTrigger::ThresholdCrossed;
             made_room = shorten::shorten(&desk, job, trigger, None, models, port).await? == Room::AllThereIs;

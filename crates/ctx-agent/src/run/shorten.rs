@@ -274,6 +274,9 @@ async fn ask(
     port: &dyn RunPort,
     bounds: Bounds,
 ) -> Result<Summary, NoSummary> {
+    if let Err(failure) = port.may_spend().await? {
+        return Err(failure.message.into());
+    }
     let (text, usage) = loop {
         let error = match listen(model, &request, bounds).await {
             Ok(heard) => break heard,

@@ -16,7 +16,7 @@ use ctx_session::command::{
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::issue::IssueAct;
 use ctx_session::port::{DeltaKind, PortFuture, Reaped, Retry, RunPort, Step, Stopped};
-use ctx_session::record::{ApprovalOutcome, BlobRef, ToolStatus};
+use ctx_session::record::{ApprovalOutcome, BlobRef, Failure, ToolStatus};
 use ctx_session::{
     CallId, IdSource, Limits, MessageId, Name, Refusal, RunId, SessionId, SubagentId, Timestamp, Ulid,
 };
@@ -449,6 +449,10 @@ impl RunPort for Log {
     fn pack(&self, json: Vec<u8>) -> PortFuture<'_, ()> {
         self.packs.lock().unwrap().push(serde_json::from_slice(&json).unwrap());
         Box::pin(async { Ok(()) })
+    }
+
+    fn may_spend(&self) -> PortFuture<'_, Result<(), Failure>> {
+        Box::pin(async { Ok(Ok(())) })
     }
 
     fn store_blob(&self, bytes: Vec<u8>) -> PortFuture<'_, BlobRef> {

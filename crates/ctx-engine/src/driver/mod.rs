@@ -117,6 +117,7 @@ impl Driver {
             Mail::Pause { run, call, reason, reply } => self.on_pause(run, call, reason, reply).await,
             Mail::Issue { run, act, reply } => self.on_issue(run, act, reply),
             Mail::Output { run, call, reply } => self.on_output(run, call, reply),
+            Mail::Spend { run, reply } => self.on_spend(run, reply),
             Mail::Pack { run, json } => self.on_pack(run, json).await,
             Mail::Spawn { run, spawn, reply } => self.on_spawn(run, spawn, reply).await,
             Mail::Reap { run, subagent, exit, reply } => self.on_reap(run, subagent, exit, reply).await,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ctx_session::command::{ApprovalAsk, Approved, Exit, Progress, Spawn};
 use ctx_session::issue::IssueAct;
 use ctx_session::port::{DeltaKind, PortFuture, Reaped, RunPort, Step, Stopped};
-use ctx_session::record::{BlobRef, Caller};
+use ctx_session::record::{BlobRef, Caller, Failure};
 use ctx_session::{CallId, Code, MessageId, Refusal, RunId, SubagentId, Ulid};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -93,6 +93,10 @@ impl RunPort for DriverPort {
 
     fn output(&self, call: CallId) -> PortFuture<'_, Result<String, Refusal>> {
         Box::pin(self.wait(move |reply| Mail::Output { run: self.run, call, reply }))
+    }
+
+    fn may_spend(&self) -> PortFuture<'_, Result<(), Failure>> {
+        Box::pin(self.wait(move |reply| Mail::Spend { run: self.run, reply }))
     }
 
     fn pack(&self, json: Vec<u8>) -> PortFuture<'_, ()> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{Caller, RunKind, Strategy};
 use crate::code::Code;
 use crate::ids::{CallId, MessageId, RunId};
+use crate::money::Usd;
 use crate::word_enum::word_enum;
 
 /// Under what a run works: written when it starts.
@@ -122,6 +123,10 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Usage {
+    pub fn cost(self) -> Usd {
+        Usd::of_nano(self.cost_nano_usd)
+    }
+
     pub fn plus(self, other: Usage) -> Usage {
         Usage {
             input: self.input.saturating_add(other.input),

@@ -7,7 +7,7 @@ use std::io::Write;
 use ctx_api::http::{Message, MessagePart, Role, Run};
 use serde_json::Value;
 
-use ctx_session::record::COMPACTION_PENDING;
+use ctx_session::record::{COMPACTION_PENDING, Usage};
 
 use super::known::{Item, Known};
 use crate::client::LiveFrame;
@@ -188,8 +188,18 @@ impl<W: Write> View<W> {
                 let error = payload.get("error").cloned().unwrap_or_default();
                 self.failed(run, text(&error, "message"), text(&error, "code"))
             }
+            "run.completed" => self.cost(payload),
             "run.cancelled" => self.cancelled(run),
             kind => self.event(kind, payload),
+        }
+    }
+
+    /// What a run that is over has cost, where that is known: a line below its answer.
+    fn cost(&mut self, payload: &Value) -> std::io::Result<()> {
+        let usage = payload.get("tokens").cloned().and_then(|usage| serde_json::from_value(usage).ok());
+        match usage.filter(|usage: &Usage| usage.cost_nano_usd > 0) {
+            Some(usage) => self.aside(&words::cost(usage)),
+            None => Ok(()),
         }
     }
 

@@ -13,6 +13,7 @@ mod cage;
 mod chat;
 mod config;
 mod control;
+mod cost;
 mod counting;
 mod current;
 mod daemon;

@@ -94,6 +94,23 @@ fn of_several_models_the_user_chooses_and_every_failure_has_its_exit_code() {
 }
 
 #[test]
+fn a_wait_before_another_attempt_is_shown_and_recorded() {
+    let (daemon, server) = (build().env("CTX_LIMITS_MODEL_RETRY_MS", "1").start(), ModelServer::start());
+    let slow_down = Reply::raw(429, "application/json", "{\"error\":{\"message\":\"slow down\"}}");
+    server.reply(slow_down.header("retry-after-ms", "20"));
+    server.reply(Reply::raw(503, "text/html", "<html>busy</html>"));
+    server.reply(Reply::text("At last."));
+    let done = ctx(&daemon, &server, &["run", "--session", "s", "--model", "openai:test-model", "hi"]);
+    assert_eq!((done.code, done.stdout.trim()), (0, "At last."), "{}", done.stderr);
+    for words in ["slow down", "trying again in 0.0 s (2 of 5)", "(3 of 5)"] {
+        assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
+    }
+    let log = daemon.ctx(&["log", "coder/s", "--json"]).ok();
+    assert!(log.contains(r#""type":"retrying""#) && log.contains(r#""wait_ms":20"#), "{log}");
+    assert!(!log.contains(KEY));
+}
+
+#[test]
 fn a_daemon_killed_in_the_middle_of_an_answer_keeps_the_text_and_a_retry_goes_on() {
     let (mut daemon, server) = (build().start(), ModelServer::start());
     server.reply(Reply::call("fs_list", json!({ "path": "." })));

@@ -97,7 +97,11 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
         Body::Run(RunBody::Finished(end)) => {
             let (read, written) = (end.usage.input, end.usage.output);
             let why = end.finish_reason.map(|why| format!(", {}", word(&why))).unwrap_or_default();
-            format!("run done after {} ms, {read} tokens in, {written} out{why}", end.duration_ms)
+            let cost = match end.usage.cost_nano_usd {
+                0 => String::new(),
+                _ => format!(", {}", end.usage.cost()),
+            };
+            format!("run done after {} ms, {read} tokens in, {written} out{cost}{why}", end.duration_ms)
         }
         Body::Run(RunBody::Retrying(retry)) => {
             paint.yellow(&waits::retrying(&retry.message, retry.attempt, retry.attempts_max, retry.wait_ms))
