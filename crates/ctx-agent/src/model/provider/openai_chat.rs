@@ -22,7 +22,9 @@ pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
                 let mut message = json!({ "role": "assistant", "content": content });
                 // Servers that show their reasoning want to see it again with the calls that it led to.
                 for (field, thought) in calls.iter().flat_map(|call| &call.kept).filter_map(thought) {
-                    message[field] = thought;
+                    if let Some(message) = message.as_object_mut() {
+                        message.insert(field.to_owned(), thought);
+                    }
                 }
                 let calls: Vec<Value> = calls
                     .iter()
