@@ -38,7 +38,7 @@ pub use issue::{
 };
 pub use lifecycle::{ResumeAt, ResumeFrom};
 pub use lookup::{AuditEvent, SearchHit, SnippetPiece, Spent, Standing, Stats, TokenCount, ToolCount};
-pub use message::{Message, MessagePart, Metadata, NewMessage, Pin, Role, ToolCall};
+pub use message::{Message, MessagePart, Metadata, NewMessage, NewPart, Pin, Role, ToolCall};
 pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState, ProjectTrust};
 pub use shell::{
     GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult,

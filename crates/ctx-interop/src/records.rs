@@ -136,7 +136,8 @@ impl<'t> Maker<'t> {
                 self.began = self.now;
                 let message_id = self.message(key);
                 let turn_id = self.run;
-                self.push(User { turn_id, message_id, client_id: None, text: text.clone() });
+                let (client_id, images) = (None, Vec::new());
+                self.push(User { turn_id, message_id, client_id, text: text.clone(), images });
                 self.push(RunCreated { turn_id, kind: RunKind::Message, continues: None, strategy: None });
             }
             What::Injected { text } => {

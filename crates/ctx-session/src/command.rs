@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::ids::{
     ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, SubagentId, Ulid,
 };
+use crate::image::Image;
 use crate::port::Retry;
 use crate::record::{
     ApprovalOutcome, Approvals, BlobRef, Body, Caller, CancelReason, Compaction, CompactionFlag,
@@ -217,6 +218,8 @@ pub enum Interruption {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PostMessage {
     pub text: String,
+    /// Their bytes are stored as blobs already.
+    pub images: Vec<Image>,
     pub client_id: Option<String>,
     /// Sticky: holds for this and later messages. `Some(None)` goes back to the agent's own model.
     pub model_override: Option<Option<String>>,

@@ -10,6 +10,7 @@ pub mod control;
 pub mod conversation;
 pub mod estimate;
 pub mod ids;
+pub mod image;
 pub mod issue;
 pub mod ledger;
 pub mod limits;

@@ -50,6 +50,9 @@ pub trait RunPort: Send + Sync {
     /// The whole output of a tool call of the session. The inner refusal is for the model to read.
     fn output(&self, call: CallId) -> PortFuture<'_, Result<String, Refusal>>;
 
+    /// The bytes of a blob of the session. The inner refusal says why they cannot be had.
+    fn read_blob(&self, sha256: String) -> PortFuture<'_, Result<Vec<u8>, Refusal>>;
+
     /// Whether another model call may be paid for. The inner failure is the run's, and names the limit.
     fn may_spend(&self) -> PortFuture<'_, Result<(), Failure>>;
 

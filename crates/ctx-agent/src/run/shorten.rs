@@ -2,6 +2,7 @@
 //!
 //! Whatever goes wrong, or takes too long, ends in dropping the oldest exchanges, and the record says so.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_session::command::Progress;
@@ -263,6 +264,7 @@ fn request(model: &str, prompt: String, plan: &Plan) -> Request {
         prompt,
         messages: vec![Turn { role: Role::User, content: vec![Part::Text { text }] }],
         tools: Vec::new(),
+        images: Arc::default(),
     }
 }
 

@@ -386,6 +386,24 @@ impl Driver {
 }
 
 impl Driver {
+    /// A run reads a blob of its session: what the user has shown.
+    pub(super) fn on_read_blob(
+        &mut self,
+        run: RunId,
+        sha256: String,
+        reply: Answered<Result<Vec<u8>, Refusal>>,
+    ) {
+        let Some(read) =
+            self.core_ref().filter(|_| self.is_current(run)).map(|core| core.blob_reader(sha256))
+        else {
+            let _ = reply.send(Err(Stopped));
+            return;
+        };
+        tokio::task::spawn_blocking(move || {
+            let _ = reply.send(Ok(read()));
+        });
+    }
+
     /// Whether the run may pay for another model call. The index may have to be asked: the driver goes on meanwhile.
     pub(super) fn on_spend(&mut self, run: RunId, reply: Answered<Result<(), Failure>>) {
         let Some(core) = self.core_ref().filter(|_| self.is_current(run)) else {

@@ -105,6 +105,11 @@ pub(crate) enum Mail {
         act: IssueAct,
         reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>>,
     },
+    ReadBlob {
+        run: RunId,
+        sha256: String,
+        reply: oneshot::Sender<Result<Result<Vec<u8>, Refusal>, Stopped>>,
+    },
     Spend {
         run: RunId,
         reply: oneshot::Sender<Result<Result<(), Failure>, Stopped>>,

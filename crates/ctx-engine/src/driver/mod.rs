@@ -118,6 +118,7 @@ impl Driver {
             Mail::Issue { run, act, reply } => self.on_issue(run, act, reply),
             Mail::Output { run, call, reply } => self.on_output(run, call, reply),
             Mail::Spend { run, reply } => self.on_spend(run, reply),
+            Mail::ReadBlob { run, sha256, reply } => self.on_read_blob(run, sha256, reply),
             Mail::Pack { run, json } => self.on_pack(run, json).await,
             Mail::Spawn { run, spawn, reply } => self.on_spawn(run, spawn, reply).await,
             Mail::Reap { run, subagent, exit, reply } => self.on_reap(run, subagent, exit, reply).await,
@@ -272,7 +273,7 @@ impl Driver {
 
     async fn post(&mut self, post: Post, by: u32) -> Result<Posted, Refusal> {
         self.try_to_end_failing_run().await?;
-        let Post { text, client_id, model_override, cwd, wishes, key } = post;
+        let Post { text, images, client_id, model_override, cwd, wishes, key } = post;
         if let Some(answer) = self.repeated(key.as_ref())? {
             return self.posted(answer);
         }
@@ -280,6 +281,7 @@ impl Driver {
         if let Some(answer) = session.may_post(&text, client_id.as_deref(), &self.inner.limits)? {
             return self.posted(answer);
         }
+        ctx_session::image::check(&images)?;
         let model = model_override.clone().unwrap_or_else(|| session.model_override.clone());
         let was = session.cwd.clone();
         let wanted = cwd.clone().unwrap_or_else(|| was.clone());
@@ -287,7 +289,12 @@ impl Driver {
         let (admission, ready, resolved) = self.admit_at(model, wanted, wishes, None).await?;
         // However it was written, it is one directory.
         let cwd = cwd.map(|_| resolved).filter(|cwd| *cwd != was);
-        let post = PostMessage { text, client_id, model_override, cwd, admission, by };
+        // The record that names a blob comes after it. One whose record is refused then is read by nobody.
+        let images = match images.is_empty() {
+            true => Vec::new(),
+            false => self.blocking(move |core| core.put_images(images)).await??,
+        };
+        let post = PostMessage { text, images, client_id, model_override, cwd, admission, by };
         let answer = self.perform(once(key, Command::PostMessage(post)), ready).await?;
         self.posted(answer)
     }

@@ -95,6 +95,10 @@ impl RunPort for DriverPort {
         Box::pin(self.wait(move |reply| Mail::Output { run: self.run, call, reply }))
     }
 
+    fn read_blob(&self, sha256: String) -> PortFuture<'_, Result<Vec<u8>, Refusal>> {
+        Box::pin(self.wait(move |reply| Mail::ReadBlob { run: self.run, sha256, reply }))
+    }
+
     fn may_spend(&self) -> PortFuture<'_, Result<(), Failure>> {
         Box::pin(self.wait(move |reply| Mail::Spend { run: self.run, reply }))
     }

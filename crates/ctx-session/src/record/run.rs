@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{Caller, RunKind, Strategy};
 use crate::code::Code;
 use crate::ids::{CallId, MessageId, RunId};
+use crate::image::Image;
 use crate::money::Usd;
 use crate::word_enum::word_enum;
 
@@ -80,6 +81,8 @@ pub struct User {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use ctx_session::command::{Progress, StartedTool};
 use ctx_session::conversation::{self, Change};
+use ctx_session::image::Image;
 use ctx_session::record::{
     Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
     Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
@@ -96,7 +97,14 @@ pub fn samples() -> Vec<Body> {
 }
 
 fn run_samples() -> Vec<Body> {
-    let user = User { turn_id: RUN, message_id: message("m1"), client_id: None, text: "why?".to_owned() };
+    let user = User {
+        turn_id: RUN,
+        message_id: message("m1"),
+        client_id: None,
+        text: "why?".to_owned(),
+        images: Vec::new(),
+    };
+    let image = Image { mime: "image/png".to_owned(), sha256: "ab".repeat(32), size: 70 };
     let context = Context {
         turn_id: RUN,
         model: "debug/echo".to_owned(),
@@ -136,6 +144,7 @@ fn run_samples() -> Vec<Body> {
     vec![
         Body::Run(RunBody::Context(Box::new(context))),
         Body::Message(MessageBody::User(User { client_id: Some("msg-1".to_owned()), ..user.clone() })),
+        Body::Message(MessageBody::User(User { images: vec![image], ..user.clone() })),
         Body::Message(MessageBody::User(user)),
         Body::Run(RunBody::Created(RunCreated {
             turn_id: RUN,
@@ -525,7 +534,13 @@ proptest! {
 
     #[test]
     fn any_text_of_a_message_reads_back(text in any::<String>(), client_id in any::<Option<String>>()) {
-        let body = Body::Message(MessageBody::User(User { turn_id: RUN, message_id: message("m1"), client_id, text }));
+        let body = Body::Message(MessageBody::User(User {
+            turn_id: RUN,
+            message_id: message("m1"),
+            client_id,
+            text,
+            images: Vec::new(),
+        }));
         prop_assert_eq!(from_line(&to_line(&record(body.clone()))).body, body);
     }
 }

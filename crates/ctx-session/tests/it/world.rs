@@ -244,7 +244,15 @@ pub fn full(scope: LimitScope) -> Admission {
 
 pub fn post(text: &str, admission: Admission) -> PostMessage {
     let text = text.to_owned();
-    PostMessage { text, client_id: None, model_override: None, cwd: None, admission, by: OWNER }
+    PostMessage {
+        text,
+        images: Vec::new(),
+        client_id: None,
+        model_override: None,
+        cwd: None,
+        admission,
+        by: OWNER,
+    }
 }
 
 pub fn recover() -> Command {

@@ -323,7 +323,7 @@ fn parts_json(parts: &[Part]) -> String {
             Part::ToolResult { call_id, status, .. } => {
                 Part::ToolResult { call_id: *call_id, status: *status, text: String::new() }
             }
-            Part::Text { .. } | Part::ToolCall { .. } => part.clone(),
+            Part::Text { .. } | Part::Image(_) | Part::ToolCall { .. } => part.clone(),
         })
         .collect();
     to_json(&without_text)

@@ -586,7 +586,15 @@ fn bodies(records: &[Record]) -> Vec<String> {
 fn post(text: String, slot: bool, cwd: Option<String>) -> Command {
     let admission = if slot { granted("/work") } else { no_slot() };
     let by = own().uid;
-    Command::PostMessage(PostMessage { text, client_id: None, model_override: None, cwd, admission, by })
+    Command::PostMessage(PostMessage {
+        text,
+        images: Vec::new(),
+        client_id: None,
+        model_override: None,
+        cwd,
+        admission,
+        by,
+    })
 }
 
 fn no_slot() -> Admission {

@@ -7,6 +7,7 @@ use std::io::Write;
 use ctx_api::http::{Message, MessagePart, Role, Run};
 use serde_json::Value;
 
+use ctx_session::image::Image;
 use ctx_session::record::{COMPACTION_PENDING, Usage};
 
 use super::known::{Item, Known};
@@ -108,7 +109,8 @@ impl<W: Write> View<W> {
         match message.role {
             Role::User => {
                 let client_id = message.metadata.client_id.as_deref();
-                self.said_by_user(&id, client_id.unwrap_or_default(), &message.content)
+                let text = with_images(&message.content, &message.parts);
+                self.said_by_user(&id, client_id.unwrap_or_default(), &text)
             }
             Role::System => self.system(&id, &message.content),
             Role::Subagent if message.parts.is_empty() => {
@@ -122,6 +124,7 @@ impl<W: Write> View<W> {
                 let caller = message.metadata.caller.as_ref().map(|caller| caller.name.as_str());
                 message.parts.iter().try_for_each(|part| match part {
                     MessagePart::Text { text } => self.finished(&id, text),
+                    MessagePart::Image { .. } => Ok(()),
                     MessagePart::ToolCall { name, input, .. } => {
                         self.called(&id, caller, name, &input.to_string())
                     }
@@ -164,7 +167,10 @@ impl<W: Write> View<W> {
             "delta" if payload.get("caller").is_some() => Ok(()),
             "delta" => self.delta(text(payload, "message_id"), text(payload, "text")),
             "message" if text(payload, "role") == "user" => {
-                self.said_by_user(id, text(payload, "client_id"), text(payload, "content"))
+                let parts = payload.get("parts").cloned().unwrap_or_default();
+                let parts: Vec<MessagePart> = serde_json::from_value(parts).unwrap_or_default();
+                let said = with_images(text(payload, "content"), &parts);
+                self.said_by_user(id, text(payload, "client_id"), &said)
             }
             "message" if text(payload, "role") == "system" => self.system(id, text(payload, "content")),
             "message" if text(payload, "role") == "subagent" => {
@@ -455,6 +461,18 @@ impl<W: Write> View<W> {
         }
         Ok(())
     }
+}
+
+/// What a user said, with a line for each image.
+fn with_images(text: &str, parts: &[MessagePart]) -> String {
+    let line = |part: &MessagePart| match part {
+        MessagePart::Image { mime, sha256, size } => {
+            let image = Image { mime: mime.clone(), sha256: sha256.clone(), size: *size };
+            Some(format!("\n{}", image.in_words()))
+        }
+        MessagePart::Text { .. } | MessagePart::ToolCall { .. } | MessagePart::ToolResult { .. } => None,
+    };
+    text.to_owned() + &parts.iter().filter_map(line).collect::<String>()
 }
 
 #[cfg(test)]

@@ -163,6 +163,7 @@ fn show_part(part: &Part, superseded: bool, look: Look, out: &mut impl Write) ->
                 None => writeln!(out, "{}", text.trim_end_matches('\n')),
             }
         }
+        Part::Image(image) => writeln!(out, "{}", paint.dim(&output::one_line(&image.in_words()))),
         Part::ToolCall { name, input, .. } => {
             let input = output::plain(&input.to_string());
             let input = if look.full { input } else { words::shorten(&input, INPUT_CHARS) };

@@ -24,6 +24,7 @@ mod demo;
 mod directories;
 mod follow;
 mod help;
+mod images;
 mod import;
 mod issues;
 mod kept_up;

@@ -122,6 +122,8 @@ impl Remote {
 
     async fn begin(&self, request: &Request) -> Result<Streaming, ModelError> {
         let key = self.setup.key(&request.model).await?;
+        let blind = (!self.options.sees).then(|| Request { images: Arc::default(), ..request.clone() });
+        let request = blind.as_ref().unwrap_or(request);
         let names = Names::of(&request.tools);
         let first_byte = Duration::from_millis(self.limits.model_first_byte_ms);
         let ask = Ask { setup: &self.setup, model: &request.model, key: key.as_ref() };

@@ -67,7 +67,11 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
             let shown = if context.redact == Some(Redact::Off) { ", secrets are not redacted" } else { "" };
             format!("context: {} in {}{asked}{shown}", context.model, context.cwd)
         }
-        Body::Message(MessageBody::User(user)) => format!("{} {}", paint.cyan("user"), quote(&user.text)),
+        Body::Message(MessageBody::User(user)) => {
+            let images: String =
+                user.images.iter().map(|image| format!(" {}", safe(&image.in_words()))).collect();
+            format!("{} {}{images}", paint.cyan("user"), quote(&user.text))
+        }
         Body::Run(RunBody::Created(run)) => format!("run {} created{}", run.turn_id, purpose(run)),
         Body::Message(MessageBody::AssistantStarted(started)) => {
             format!("assistant began, step {}", started.step)
