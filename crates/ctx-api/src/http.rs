@@ -37,11 +37,8 @@ pub use issue::{
     Bind, Criterion, CriterionGiven, Issue, IssueChange, NewIssue, NewTodo, Todo, TodoChange, TodoOperation,
 };
 pub use lifecycle::{ResumeAt, ResumeFrom};
-pub use lookup::{
-    AuditEvent, SearchHit, SearchSession, SearchSessions, SnippetPiece, Standing, Stats, TokenCount,
-    ToolCount,
-};
-pub use message::{Message, MessagePart, Metadata, NewMessage, Pin, Role, ToolCall};
+pub use lookup::{AuditEvent, SearchHit, SearchSession, SearchSessions, SnippetPiece, Standing, Stats, TokenCount, ToolCount, Spent};
+pub use message::{Message, MessagePart, Metadata, NewMessage, Pin, Role, ToolCall, NewPart};
 pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState, ProjectTrust};
 pub use shell::{
     GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult,
@@ -145,6 +142,17 @@ pub struct Session {
     pub reason: Option<String>,
     #[schema(value_type = Option<Object>)]
     pub limit: Option<LimitHit>,
+    /// Tokens of its model calls; what a fork took over is among them.
+    #[serde(default)]
+    pub tokens_in: u64,
+    #[serde(default)]
+    pub tokens_out: u64,
+    /// Of the input, what came from the provider's cache.
+    #[serde(default)]
+    pub tokens_cached: u64,
+    /// What they cost, in US dollars; 0 also where the price of a model is not known.
+    #[serde(default)]
+    pub cost_usd: f64,
     pub created_at: u64,
     pub updated_at: u64,
     pub ended_at: Option<u64>,
@@ -207,6 +215,12 @@ pub struct Run {
     pub duration_ms: Option<u64>,
     pub tokens_in: u64,
     pub tokens_out: u64,
+    /// Of the input, what came from the provider's cache.
+    #[serde(default)]
+    pub tokens_cached: u64,
+    /// What it cost, in US dollars; 0 also where the price of its model is not known.
+    #[serde(default)]
+    pub cost_usd: f64,
     #[schema(value_type = Option<Object>)]
     pub error: Option<Failure>,
     /// The message that started it.

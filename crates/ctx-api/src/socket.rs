@@ -6,6 +6,8 @@ use ctx_session::record::{Approvals, LimitHit, RunFinish, ToolSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::http::NewPart;
+
 /// A request as it is read: unknown fields are ignored, what is missing has its default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -34,6 +36,9 @@ pub struct Request {
     /// The text of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+    /// Images that go with it, and more text. A line with images may be longer than other frames.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<NewPart>,
     /// `provider:model` for this and later messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_override: Option<String>,
@@ -131,6 +136,22 @@ pub enum Frame {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<ToolSummary>,
         /// The subagent that made the call; absent: the primary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        caller: Option<String>,
+    },
+    /// A model call came to nothing and is made again after the wait.
+    Retrying {
+        id: String,
+        run: String,
+        session: String,
+        code: Code,
+        reason: String,
+        message: String,
+        /// The attempt that failed, from 1.
+        attempt: u32,
+        attempts_max: u32,
+        wait_ms: u64,
+        /// The subagent whose call it is; absent: the primary's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         caller: Option<String>,
     },

@@ -3,6 +3,7 @@
 
 pub mod http;
 pub mod mcp;
+mod parts;
 pub mod seats;
 pub mod shells;
 pub mod socket;

@@ -13,6 +13,7 @@ use ctx_session::conversation::Conversation;
 use ctx_session::record::{Context, Decoded, Failure, SessionBody, SessionMeta, Source};
 use ctx_session::rules::{Added, Given, Known, Marked};
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp, Ulid};
+use ctx_session::image::{Image, NewImage};
 use ctx_views::files::{RunFile, SessionFiles};
 
 use crate::followers::Behind;
@@ -284,6 +285,21 @@ impl Core {
     pub fn put_blob(&self, bytes: &[u8]) -> Result<ctx_session::record::BlobRef, Refusal> {
         let blob = self.journal.put_blob(&self.log, bytes).map_err(|error| journal_refusal(&error))?;
         Ok(ctx_session::record::BlobRef { sha256: blob.sha256, size: blob.size })
+    }
+
+    /// Stores the images of a message.
+    pub fn put_images(&self, images: Vec<NewImage>) -> Result<Vec<Image>, Refusal> {
+        let put = |image: NewImage| {
+            let blob = self.put_blob(&image.bytes)?;
+            Ok(Image { mime: image.mime, sha256: blob.sha256, size: blob.size })
+        };
+        images.into_iter().map(put).collect()
+    }
+
+    /// Reads a blob later, on another thread.
+    pub fn blob_reader(&self, sha256: String) -> impl FnOnce() -> Result<Vec<u8>, Refusal> + Send + use<> {
+        let (journal, log) = (self.journal.clone(), self.log.clone());
+        move || journal.get_blob(&log, &sha256).map_err(|error| journal_refusal(&error))
     }
 
     /// The texts of prompts, by target. One that is gone is done without, with a warning.

@@ -1,6 +1,6 @@
 //! What is shown of a session besides its summary: from the session itself, or from the index.
 
-use ctx_session::record::SessionMeta;
+use ctx_session::record::{SessionMeta, Usage};
 use ctx_session::{IssueId, Missing, RunId, Session, State, StateName, Timestamp};
 use ctx_views::db::SessionItem;
 
@@ -16,6 +16,8 @@ pub struct Details {
     pub bound_issue: Option<IssueId>,
     /// Tool calls that wait for the operator.
     pub approvals: usize,
+    /// What its model calls have cost.
+    pub usage: Usage,
     /// What its log has lost.
     pub missing: Option<Missing>,
 }
@@ -31,6 +33,7 @@ impl Details {
             current_run: None,
             bound_issue: None,
             approvals: 0,
+            usage: Usage::default(),
             missing: None,
         }
     }
@@ -44,6 +47,7 @@ impl Details {
             current_run: session.current_run().map(|run| run.id),
             bound_issue: session.bound_issue,
             approvals: session.control.open_approvals().count(),
+            usage: session.overview.usage,
             missing: session.missing,
         }
     }
@@ -57,6 +61,7 @@ impl Details {
             && self.current_run == session.current_run().map(|run| run.id)
             && self.bound_issue == session.bound_issue
             && self.approvals == session.control.open_approvals().count()
+            && self.usage == session.overview.usage
             && self.missing == session.missing
     }
 
@@ -77,6 +82,7 @@ impl Details {
             current_run: None,
             bound_issue: row.bound_issue,
             approvals: 0,
+            usage: row.usage,
             missing: row.missing,
         })
     }

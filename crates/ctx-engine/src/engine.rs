@@ -178,6 +178,7 @@ impl Engine {
         post: &Post,
     ) -> Result<(), Refusal> {
         check_message(&post.text, post.client_id.as_deref(), &self.inner.limits)?;
+        ctx_session::image::check(&post.images)?;
         let model = post.model_override.clone().flatten();
         self.plan(caller, agent, model, post.cwd.clone(), begin_in(dir)).await.map(drop)
     }

@@ -36,6 +36,7 @@ mod run_lookup;
 mod shared;
 mod space_ops;
 mod spaces;
+mod spending;
 pub mod start;
 mod temp;
 mod terminals;

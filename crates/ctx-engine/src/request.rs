@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ctx_journal::Journal;
 use ctx_session::command::RunWishes;
+use ctx_session::image::NewImage;
 use ctx_session::record::Scope;
 use ctx_session::request::RequestKey;
 use ctx_session::{Limits, MessageId, Name, RunId, RunState};
@@ -64,6 +65,8 @@ pub struct NewSession {
 #[derive(Debug, Clone, Default)]
 pub struct Post {
     pub text: String,
+    /// As they came; see [`ctx_session::image::check`].
+    pub images: Vec<NewImage>,
     pub client_id: Option<String>,
     pub model_override: Option<Option<String>>,
     pub cwd: Option<String>,

@@ -30,6 +30,7 @@ use crate::registry::{Registry, Summary};
 use crate::request::{Caller, Parts};
 use crate::run_lookup::RecentRuns;
 use crate::spaces::Spaces;
+use crate::spending::Spending;
 
 pub(crate) struct Inner {
     pub journal: Arc<dyn Journal>,
@@ -54,6 +55,7 @@ pub(crate) struct Inner {
     /// Held while a session is bound to an issue, so that no two get the same one.
     pub binding: tokio::sync::Mutex<()>,
     pub started_at: Timestamp,
+    pub spending: Spending,
     pub active: Mutex<HashMap<SessionId, DriverLink>>,
     /// The group of each user that has come in: where there are no ACLs, they read their files by it.
     groups: Mutex<HashMap<u32, u32>>,
@@ -95,6 +97,7 @@ impl Inner {
             spaces: Spaces::new(parts.spaces),
             binding: tokio::sync::Mutex::default(),
             started_at: now,
+            spending: Spending::since(now),
             active: Mutex::default(),
             groups: Mutex::default(),
             holds: Mutex::default(),

@@ -140,7 +140,8 @@ impl<'t> Maker<'t> {
                 self.began = self.now;
                 let message_id = self.message(key);
                 let turn_id = self.run;
-                self.push(User { turn_id, message_id, client_id: None, text: cut(text, TEXT_BYTES_MAX) });
+                let (client_id, images) = (None, Vec::new());
+                self.push(User { turn_id, message_id, client_id, text: cut(text, TEXT_BYTES_MAX), images });
                 self.push(RunCreated {
                     turn_id,
                     kind: RunKind::Message,

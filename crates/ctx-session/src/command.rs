@@ -6,6 +6,8 @@ use serde_json::Value;
 use crate::ids::{
     ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, SubagentId, TerminalId, Ulid,
 };
+use crate::image::Image;
+use crate::port::Retry;
 use crate::record::{
     ApprovalOutcome, ApprovalScope, Approvals, BlobRef, Body, Caller, CancelReason, Compaction,
     CompactionFlag, DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact,
@@ -253,6 +255,8 @@ pub enum Interruption {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PostMessage {
     pub text: String,
+    /// Their bytes are stored as blobs already.
+    pub images: Vec<Image>,
     pub client_id: Option<String>,
     /// Sticky: holds for this and later messages. `Some(None)` goes back to the agent's own model.
     pub model_override: Option<Option<String>>,
@@ -315,6 +319,8 @@ pub enum Progress {
         message_id: MessageId,
         text: String,
     },
+    /// A model call will be made again.
+    Retrying(Retry),
     /// The tool calls of one answer, before any of them is made.
     ToolsStarted(Vec<StartedTool>),
     /// The same where one of them pauses the session: those behind it wait for the resume, also through a restart.
@@ -357,6 +363,7 @@ impl Progress {
             Progress::AssistantStarted { .. }
             | Progress::AssistantFinished { .. }
             | Progress::ReasoningFinished { .. }
+            | Progress::Retrying(_)
             | Progress::ToolFinished(_)
             | Progress::ApprovalRequested { .. }
             | Progress::SubagentSpawned(_)

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::estimate::{MESSAGE_TOKENS, call_tokens, tokens};
 use crate::ids::{CallId, MessageId, RunId, SubagentId, Ulid};
+use crate::image::{IMAGE_TOKENS, Image};
 use crate::ledger::Ledger;
 use crate::record::{
     Body, Caller, CheckpointBody, CompactionBody, InConversation, MessageBody, MessagePinned, Record,
@@ -38,6 +39,7 @@ pub enum Part {
     Text {
         text: String,
     },
+    Image(Image),
     ToolCall {
         call_id: Ulid,
         name: String,
@@ -100,7 +102,7 @@ impl Message {
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|part| match part {
             Part::Text { text } | Part::ToolResult { text, .. } => Some(text.as_str()),
-            Part::ToolCall { .. } => None,
+            Part::ToolCall { .. } | Part::Image(_) => None,
         });
         texts.collect::<Vec<_>>().join("\n")
     }
@@ -115,6 +117,7 @@ pub fn part_tokens(part: &Part) -> u64 {
     match part {
         Part::Text { text } | Part::ToolResult { text, .. } => tokens(text),
         Part::ToolCall { name, input, .. } => call_tokens(name, input),
+        Part::Image(_) => IMAGE_TOKENS,
     }
 }
 
@@ -234,15 +237,20 @@ pub fn changes(record: &Record) -> Vec<Change> {
 pub fn said(record: &Record) -> Option<Message> {
     let Utterance { id, run, role, words } = utterance(&record.body)?;
     let part = match words {
-        Words::Text(text) => Part::Text { text: text.to_owned() },
+        Words::Text(text) | Words::TextAndImages(text, _) => Part::Text { text: text.to_owned() },
         Words::Call { name, input, provider } => {
             let (name, input, provider) = (name.to_owned(), input.clone(), provider.cloned());
             Part::ToolCall { call_id: id, name, input, provider }
         }
         Words::Result { status, text } => Part::ToolResult { call_id: id, status, text: text.to_owned() },
     };
+    let images = match words {
+        Words::TextAndImages(_, images) => images,
+        Words::Text(_) | Words::Call { .. } | Words::Result { .. } => &[],
+    };
+    let content = [part].into_iter().chain(images.iter().cloned().map(Part::Image)).collect();
     let caller = record.body.caller().cloned();
-    Some(Message { seq: record.seq, id, run, role, content: vec![part], time: record.time, caller })
+    Some(Message { seq: record.seq, id, run, role, content, time: record.time, caller })
 }
 
 /// The id of the message that a record says; a tool's result has that of its call.
@@ -265,6 +273,7 @@ pub(crate) fn heard(body: &Body) -> Option<Heard> {
     let Utterance { id, role, words, .. } = utterance(body)?;
     let (tokens, output_bytes) = match words {
         Words::Text(text) => (tokens(text), None),
+        Words::TextAndImages(text, images) => (tokens(text) + IMAGE_TOKENS * images.len() as u64, None),
         Words::Result { text, .. } => (tokens(text), Some(text.len())),
         Words::Call { name, input, .. } => (call_tokens(name, input), None),
     };
@@ -284,8 +293,10 @@ struct Utterance<'a> {
     words: Words<'a>,
 }
 
+#[derive(Clone, Copy)]
 enum Words<'a> {
     Text(&'a str),
+    TextAndImages(&'a str, &'a [Image]),
     Call { name: &'a str, input: &'a Value, provider: Option<&'a Value> },
     Result { status: ToolStatus, text: &'a str },
 }
@@ -296,7 +307,11 @@ fn utterance(body: &Body) -> Option<Utterance<'_>> {
         Some(Utterance { id, run, role, words })
     };
     match body {
-        Body::Message(MessageBody::User(user)) => text(user.message_id, user.turn_id, Role::User, &user.text),
+        Body::Message(MessageBody::User(user)) => {
+            let (id, run, words) =
+                (user.message_id.0, user.turn_id, Words::TextAndImages(&user.text, &user.images));
+            Some(Utterance { id, run, role: Role::User, words })
+        }
         // A step that only called tools has said nothing; its calls are messages of their own.
         Body::Message(MessageBody::AssistantFinished(done)) if done.text.is_empty() => None,
         Body::Message(MessageBody::AssistantFinished(done)) => {

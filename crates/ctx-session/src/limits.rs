@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::money::Usd;
+
 /// The limits that hold in a daemon. Field names are the keys of `[limits]` in the config file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -101,6 +103,12 @@ pub struct Limits {
     pub terminal_client_bytes: u64,
     /// Largest transcript of a terminal, in bytes; beyond it the oldest part is dropped.
     pub transcript_bytes: u64,
+    /// What the model calls of one session may cost; 0: no limit. The call after the one that reaches it is refused.
+    pub spend_session_usd: Usd,
+    /// What those of one operator's sessions of a project may cost in a day (UTC); 0: no limit.
+    pub spend_project_day_usd: Usd,
+    /// What those of all of an operator's sessions may cost in a day (UTC); 0: no limit.
+    pub spend_operator_day_usd: Usd,
 }
 
 impl Default for Limits {
@@ -152,6 +160,9 @@ impl Default for Limits {
             terminal_idle_ms: 1_800_000,
             terminal_client_bytes: 1024 * 1024,
             transcript_bytes: 256 * 1024 * 1024,
+            spend_session_usd: Usd::default(),
+            spend_project_day_usd: Usd::default(),
+            spend_operator_day_usd: Usd::default(),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::command::{ApprovalAsk, Approved, Exit, Progress, Spawn, StartedTool};
 use crate::conversation::Message;
 use crate::ids::{CallId, MessageId, SubagentId, TerminalId, Ulid};
 use crate::issue::IssueAct;
-use crate::record::{Approvals, BlobRef, ExitCause, Source};
+use crate::record::{Approvals, BlobRef, ExitCause, Failure, Source};
 use crate::subagent::Consequence;
 
 /// What a method of the port returns: an answer in its own time, or that the run is over.
@@ -38,9 +38,6 @@ pub trait RunPort: Send + Sync {
     /// Stores tool output that is too large for the log. Returns when it is durable; the record that names it comes after.
     fn store_blob(&self, bytes: Vec<u8>) -> PortFuture<'_, BlobRef>;
 
-    /// The model is at its rate limit and will be asked again: live only, so that nobody thinks it hangs.
-    fn retrying(&self, retry: Retry) -> PortFuture<'_, ()>;
-
     /// Waits for the operator's answer to a tool call, or for the time-out.
     fn approval(&self, ask: ApprovalAsk) -> PortFuture<'_, Approved>;
 
@@ -52,6 +49,12 @@ pub trait RunPort: Send + Sync {
 
     /// The whole output of a tool call of the session. The inner refusal is for the model to read.
     fn output(&self, call: CallId) -> PortFuture<'_, Result<String, Refusal>>;
+
+    /// The bytes of a blob of the session. The inner refusal says why they cannot be had.
+    fn read_blob(&self, sha256: String) -> PortFuture<'_, Result<Vec<u8>, Refusal>>;
+
+    /// Whether another model call may be paid for. The inner failure is the run's, and names the limit.
+    fn may_spend(&self) -> PortFuture<'_, Result<(), Failure>>;
 
     /// Shows what the model is about to be sent.
     fn pack(&self, json: Vec<u8>) -> PortFuture<'_, ()>;
@@ -129,6 +132,7 @@ pub enum DeltaKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
     pub code: Code,
+    pub reason: String,
     pub message: String,
     /// The attempt that failed, from 1.
     pub attempt: u32,

@@ -335,7 +335,7 @@ fn latest_of(changes: &[Change]) -> Option<&str> {
         Change::Said(message) if message.role == Role::Assistant => {
             message.content.iter().rev().find_map(|part| match part {
                 Part::Text { text } => Some(text.as_str()),
-                Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+                Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Image(_) => None,
             })
         }
         Change::Said(_) | Change::Superseded { .. } | Change::Restored { .. } | Change::Pinned { .. } => None,

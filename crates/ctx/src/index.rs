@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 use ctx_api::http::{self, List, SearchHit, SearchSessions};
 use ctx_api::model;
 use ctx_session::conversation::Role;
-use ctx_session::record::Usage;
 use ctx_session::{Code, Timestamp};
 use ctx_views::db::{
-    DbError, Hit, IndexReader, Page, Piece, SearchQuery, SearchSort, SessionHits, Standing, Stats,
-    StatsQuery, ToolStats, Viewer,
+    DbError, Hit, IndexReader, Page, Piece, SearchQuery, SearchSort, SessionHits, Standing, Stats, StatsQuery, ToolStats, Viewer, Spent,
 };
 use ctx_views::read::{Place, Reader};
 
@@ -208,6 +206,11 @@ fn stats_by(api: &Api<'_>, query: &StatsQuery) -> Result<http::Stats, Failure> {
     api.get(asked.as_str())
 }
 
+fn spent(rows: Vec<http::Spent>) -> Vec<Spent> {
+    let one = |row: http::Spent| Spent { word: row.key, calls: row.calls, usage: row.tokens.into() };
+    rows.into_iter().map(one).collect()
+}
+
 fn stats_of(stats: http::Stats) -> Stats {
     // In the order of the file's answer: the largest first, then by word.
     let counts = |counts: std::collections::BTreeMap<String, u64>| {
@@ -232,8 +235,16 @@ fn stats_of(stats: http::Stats) -> Stats {
         ),
         messages_by_role: counts(stats.messages_by_role),
         tools: stats.tools.into_iter().map(tool).collect(),
-        usage: Usage { input: stats.usage.input, output: stats.usage.output, ..Usage::default() },
+        usage: stats.usage.into(),
         run_ms: stats.run_ms,
+        by_day: spent(stats.by_day),
+        by_week: spent(stats.by_week),
+        by_model: spent(stats.by_model)
+            .into_iter()
+            .map(|one| Spent { word: model::in_tree(&one.word), ..one })
+            .collect(),
+        by_project: spent(stats.by_project),
+        by_agent: spent(stats.by_agent),
     }
 }
 

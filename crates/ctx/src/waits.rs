@@ -27,6 +27,13 @@ pub fn left_in_queue(named: &str) -> String {
     )
 }
 
+/// A model call came to nothing; it is made again by itself.
+pub fn retrying(message: &str, attempt: u32, attempts_max: u32, wait_ms: u64) -> String {
+    let wait = wait_ms as f64 / 1_000.0;
+    let next = attempt.saturating_add(1);
+    format!("{}; trying again in {wait:.1} s ({next} of {attempts_max})", output::one_line(message))
+}
+
 /// Which limit is reached: `4 of 4 runs in this project are busy`.
 pub fn busy(hit: LimitHit) -> String {
     let whose = match hit.scope {

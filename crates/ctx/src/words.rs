@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ctx_session::Timestamp;
-use ctx_session::record::{SubagentSpawned, ToolSummary};
+use ctx_session::record::{SubagentSpawned, ToolSummary, Usage};
 use unicode_width::UnicodeWidthChar;
 
 /// The current time, for ages and ids. Nothing stored depends on it.
@@ -80,6 +80,26 @@ pub fn subagent_limits(of: &SubagentSpawned) -> String {
     let seconds = Duration::from_millis(of.walltime_ms).as_secs_f64();
     let memory = of.memory_bytes.map(|bytes| format!(", memory {} MiB", bytes >> 20));
     format!("walltime {seconds} s{}", memory.unwrap_or_default())
+}
+
+/// A count in few characters: 950, 12.3k, 4.5M.
+pub fn short_count(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{:.1}k", count as f64 / 1e3),
+        _ => format!("{:.1}M", count as f64 / 1e6),
+    }
+}
+
+/// What model calls came to: `12.3k tokens in (8.1k cached), 1.2k out, $0.0421`.
+pub fn cost(usage: Usage) -> String {
+    let cached = match usage.cached {
+        0 => String::new(),
+        cached => format!(" ({} cached)", short_count(cached)),
+    };
+    let (read, written) = (short_count(usage.input), short_count(usage.output));
+    let cost = if usage.cost_nano_usd == 0 { String::new() } else { format!(", {}", usage.cost()) };
+    format!("{read} tokens in{cached}, {written} out{cost}")
 }
 
 /// What a tool call did that its text may not say: `, exit code 1, +3 -1`. Empty: nothing.

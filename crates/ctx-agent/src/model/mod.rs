@@ -10,6 +10,8 @@ pub mod provider;
 pub mod registry;
 pub mod script;
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_session::Code;
@@ -46,6 +48,9 @@ pub struct Request {
     pub prompt: String,
     pub messages: Vec<Turn>,
     pub tools: Vec<ToolSpec>,
+    /// The images of the messages in base64, by their hash. One that is not here is told of in words.
+    #[serde(skip)]
+    pub images: Arc<HashMap<String, String>>,
 }
 
 /// What a model is told of a tool.
@@ -69,7 +74,7 @@ impl Turn {
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|part| match part {
             Part::Text { text } => Some(text.as_str()),
-            Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+            Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Image(_) => None,
         });
         texts.collect::<Vec<_>>().join("\n")
     }

@@ -44,8 +44,8 @@ pub(super) async fn call(
         if telling.message.is_none() && tries_again(&error, request, limits, port).await? {
             continue;
         }
-        // What was shown is in the log before the model is asked again with less.
-        if matches!(error, ModelError::Overflow { .. }) {
+        // What was shown is in the log before the model is asked again with less, and so is what was paid for.
+        if matches!(error, ModelError::Overflow { .. }) || telling.usage.is_some() {
             telling.cut_off().await?;
         }
         return Err(CallError::Model(error));
@@ -64,8 +64,9 @@ pub(super) async fn tries_again(
         return Ok(false);
     };
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-    let (code, message) = (error.code(), error.to_string());
-    port.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
+    let (code, reason, message) = (error.code(), error.reason().to_owned(), error.to_string());
+    let retry = Retry { code, reason, message, attempt, attempts_max, wait_ms };
+    port.progress(Progress::Retrying(retry)).await?;
     tokio::time::sleep(wait).await;
     // A paused session calls no model: this waits, or ends, until it is resumed.
     port.step().await?;

@@ -140,6 +140,7 @@ pub fn transcript(messages: &[Arc<Message>]) -> String {
         for part in &message.content {
             let said = match part {
                 Part::Text { text } | Part::ToolResult { text, .. } => text.clone(),
+                Part::Image(image) => image.in_words(),
                 Part::ToolCall { call_id, name, input, provider: _ } => {
                     format!("calls {name} with {input} (call_id {call_id})")
                 }

@@ -35,7 +35,7 @@ fn refer(message: &Message) -> Option<Vec<Part>> {
             status: *status,
             text: reference(*call_id, text.len()),
         }),
-        Part::Text { .. } | Part::ToolCall { .. } => None,
+        Part::Text { .. } | Part::Image(_) | Part::ToolCall { .. } => None,
     };
     message.content.iter().map(refer).collect()
 }
@@ -60,7 +60,7 @@ pub(super) fn elidable<'a>(
             let saves = whole.saturating_sub(tokens(&reference(*call_id, text.len())));
             (whole > LARGE_TOKENS).then_some(Elidable { call: CallId(*call_id), saves })
         }
-        Part::Text { .. } | Part::ToolCall { .. } => None,
+        Part::Text { .. } | Part::Image(_) | Part::ToolCall { .. } => None,
     })
 }
 

@@ -14,13 +14,16 @@ mod settle;
 mod shorten;
 mod subagent;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_host::cage::Cage;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use ctx_session::command::Outcome;
+use ctx_session::conversation::{Message, Part};
 use ctx_session::port::{RunPort, Step, Stopped};
 use ctx_session::project::Strategy;
 use ctx_session::record::{CancelReason, CompactionTrigger, Failure};
@@ -260,9 +263,24 @@ impl Desk {
             prompt: prepared.prompt.clone(),
             messages,
             tools: tools.specs(),
+            images: Arc::new(images(&step.messages, port).await?),
         };
         Ok(Desk { step, prepared, model, tools, scope, request, acted, reminded })
     }
+}
+
+/// The images of a conversation, as models are sent them. One whose bytes are gone is left out, and told of in words.
+async fn images(messages: &[Arc<Message>], port: &dyn RunPort) -> Result<HashMap<String, String>, Stopped> {
+    let mut images = HashMap::new();
+    for part in messages.iter().flat_map(|message| &message.content) {
+        let Part::Image(image) = part else { continue };
+        if !images.contains_key(&image.sha256)
+            && let Ok(bytes) = port.read_blob(image.sha256.clone()).await?
+        {
+            images.insert(image.sha256.clone(), BASE64.encode(bytes));
+        }
+    }
+    Ok(images)
 }
 
 impl Desk {
@@ -300,6 +318,9 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
         let max = own.unwrap_or(job.limits.steps_per_run);
         if step > max {
             return Err(too_many_steps(max, own.is_some()));
+        }
+        if let Err(failure) = port.may_spend().await? {
+            return Err(End::Failed(failure));
         }
         if !made_room && shorten::is_due(&desk) {
             let trigger = CompactionTrigger::ThresholdCrossed;

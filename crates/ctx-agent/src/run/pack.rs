@@ -82,7 +82,7 @@ pub fn pack(messages: &[Arc<Message>]) -> Vec<Turn> {
                 // A result without its call says nothing to a model.
                 Part::ToolResult { call_id, .. } if !open.contains(call_id) => continue,
                 Part::ToolResult { call_id, .. } => open.retain(|id| id != call_id),
-                Part::Text { .. } => close(&mut turns, &mut open),
+                Part::Text { .. } | Part::Image(_) => close(&mut turns, &mut open),
             }
             push(&mut turns, message.role, part.clone());
         }
@@ -120,7 +120,10 @@ fn ends_with_todo(turns: &[Turn]) -> bool {
 /// One speaker's neighbouring pieces are one turn; two messages of a user stay two.
 fn push(turns: &mut Vec<Turn>, role: Role, part: Part) {
     match turns.last_mut() {
-        Some(last) if last.role == role && matches!(role, Role::Assistant | Role::Tool) => {
+        Some(last)
+            if last.role == role
+                && (matches!(role, Role::Assistant | Role::Tool) || matches!(part, Part::Image(_))) =>
+        {
             last.content.push(part)
         }
         Some(_) | None => turns.push(Turn { role, content: vec![part] }),

@@ -3,6 +3,7 @@
 
 use ctx_session::conversation::{Part, Role, message_tokens};
 use ctx_session::estimate::{share, tokens};
+use ctx_session::image::Image;
 use ctx_session::record::{PromptRef, ToolStatus};
 use ctx_session::{RunId, Ulid};
 use serde::Serialize;
@@ -94,6 +95,12 @@ enum SortedPart<'a> {
         text: &'a str,
         r#type: &'static str,
     },
+    Image {
+        mime: &'a str,
+        sha256: &'a str,
+        size: u64,
+        r#type: &'static str,
+    },
     ToolCall {
         call_id: Ulid,
         input: &'a Value,
@@ -121,6 +128,9 @@ fn sorted(turns: &[Turn]) -> Vec<u8> {
 fn sorted_part(part: &Part) -> SortedPart<'_> {
     match part {
         Part::Text { text } => SortedPart::Text { text, r#type: "text" },
+        Part::Image(Image { mime, sha256, size }) => {
+            SortedPart::Image { mime, sha256, size: *size, r#type: "image" }
+        }
         Part::ToolCall { call_id, name, input, provider } => {
             let provider = provider.as_ref();
             SortedPart::ToolCall { call_id: *call_id, input, name, provider, r#type: "tool_call" }
@@ -151,6 +161,14 @@ mod tests {
             Part::ToolResult { call_id: Ulid(7), status: ToolStatus::Ok, text: "\u{1}\n\"é".to_owned() };
         let turns = [
             text(Role::User, "read \"a\""),
+            Turn {
+                role: Role::User,
+                content: vec![Part::Image(Image {
+                    mime: "image/png".to_owned(),
+                    sha256: "ab".to_owned(),
+                    size: 7,
+                })],
+            },
             Turn { role: Role::Assistant, content: vec![Part::Text { text: String::new() }, call] },
             Turn { role: Role::Tool, content: vec![result] },
         ];

@@ -2,6 +2,7 @@
 //!
 //! Whatever goes wrong, or takes too long, ends in dropping the oldest exchanges, and the record says so.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_session::command::Progress;
@@ -263,6 +264,7 @@ fn request(model: &str, prompt: String, plan: &Plan) -> Request {
         prompt,
         messages: vec![Turn { role: Role::User, content: vec![Part::Text { text }] }],
         tools: Vec::new(),
+        images: Arc::default(),
     }
 }
 
@@ -274,6 +276,9 @@ async fn ask(
     port: &dyn RunPort,
     bounds: Bounds,
 ) -> Result<Summary, NoSummary> {
+    if let Err(failure) = port.may_spend().await? {
+        return Err(failure.message.into());
+    }
     let (text, usage) = loop {
         let error = match listen(model, &request, bounds).await {
             Ok(heard) => break heard,
@@ -291,7 +296,7 @@ async fn ask(
         model: model.to_owned(),
         input_tokens: usage.input,
         output_tokens: usage.output,
-        cost_usd: 0.0,
+        cost_usd: usage.cost_nano_usd as f64 / 1e9,
     };
     Ok(Summary { text, cost: Some(cost) })
 }

@@ -19,3 +19,5 @@ mod secrets;
 mod steering;
 mod support;
 mod tools;
+mod ways_out;
+mod wire_formats;

@@ -26,6 +26,11 @@ async fn every_refusal_has_its_code_and_reason() {
         |kind: &str, message: &str| json!({ "type": "error", "error": { "type": kind, "message": message } });
     let gemini =
         |status: &str, message: &str| json!({ "error": { "code": 0, "message": message, "status": status } });
+    let google_quota = |quota: &str| {
+        let message = "You exceeded your current quota, please check your plan and billing details.";
+        let details = json!([{ "violations": [{ "quotaId": quota }] }, { "retryDelay": "37s" }]);
+        json!({ "error": { "code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details } })
+    };
     let key_quoted = format!("Incorrect API key provided: {KEY}");
     let table: Vec<(Wire, u16, Value, &str, &str)> = vec![
         (Wire::Chat, 401, openai("invalid_api_key", &key_quoted), "EKEYREJECTED", "key_rejected"),
@@ -93,6 +98,16 @@ async fn every_refusal_has_its_code_and_reason() {
             "EAGAIN",
             "rate_limit",
         ),
+        // Google says it in the same words at a limit by the minute and by the day; only the first one passes.
+        (Wire::Gemini, 429, google_quota("GenerateRequestsPerMinutePerProject"), "EAGAIN", "rate_limit"),
+        (Wire::Gemini, 429, google_quota("GenerateRequestsPerDayPerProject"), "EDQUOT", "no_quota"),
+        (
+            Wire::Chat,
+            403,
+            openai("unsupported_country", "Country not supported"),
+            "EKEYREJECTED",
+            "key_rejected",
+        ),
         (Wire::Messages, 529, anthropic("overloaded_error", "Overloaded"), "EHOSTDOWN", "overloaded"),
         (Wire::Chat, 500, openai("", "The server had an error"), "EHOSTDOWN", "server_error"),
         (
@@ -130,6 +145,7 @@ async fn every_refusal_has_its_code_and_reason() {
             "{wire:?} {status} {body}: {error}"
         );
         assert!(!error.to_string().contains(KEY), "{error}");
+        assert!(status != 403 || error.to_string().contains("Country not supported"), "{error}");
     }
 }
 
@@ -139,6 +155,8 @@ async fn what_is_not_the_protocol_is_said_so() {
     for (reply, words) in [
         (Reply::raw(200, "text/html", page), "a web page"),
         (Reply::raw(404, "text/html; charset=utf-8", page), "a web page"),
+        (Reply::raw(403, "Text/HTML", page), "a web page"),
+        (Reply::raw(407, "text/html", page), "a web page"),
         (Reply::raw(302, "text/html", "").header("location", "https://elsewhere.invalid/"), "status 302"),
         (Reply::raw(200, "application/json", "{\"id\":1}"), "application/json"),
         (Reply::raw(200, "text/event-stream", "data: {not json\n\n"), "not JSON"),

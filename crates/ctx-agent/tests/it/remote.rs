@@ -63,6 +63,7 @@ pub fn request(messages: Vec<Turn>) -> Request {
         prompt: "be brief".to_owned(),
         messages,
         tools: vec![tool],
+        images: Arc::default(),
     }
 }
 

@@ -16,7 +16,7 @@ use ctx_session::command::{
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::issue::IssueAct;
 use ctx_session::port::{DeltaKind, PortFuture, Reaped, Retry, RunPort, Step, Stopped};
-use ctx_session::record::{ApprovalOutcome, BlobRef, ToolStatus};
+use ctx_session::record::{ApprovalOutcome, BlobRef, Failure, ToolStatus};
 use ctx_session::{
     CallId, IdSource, Limits, MessageId, Name, Refusal, RunId, SessionId, SubagentId, Timestamp, Ulid,
 };
@@ -311,6 +311,7 @@ impl Log {
             }
             Progress::AssistantFinished { .. }
             | Progress::ReasoningFinished { .. }
+            | Progress::Retrying(_)
             | Progress::SubagentSpawned(_)
             | Progress::SubagentRunning { .. }
             | Progress::SubagentExited { .. }
@@ -341,6 +342,10 @@ impl Log {
             }
             Progress::ReasoningFinished { message_id, text } => {
                 format!("#{} reasoned {text:?}", self.number(message_id.0))
+            }
+            Progress::Retrying(retry) => {
+                let Retry { code, attempt, attempts_max, wait_ms, .. } = retry;
+                format!("retries {code} after attempt {attempt} of {attempts_max} in {wait_ms} ms")
             }
             Progress::ToolsStarted(calls) => self.show_calls(calls, "calls"),
             Progress::ToolsStartedUpTo { calls, behind } => {
@@ -450,6 +455,17 @@ impl RunPort for Log {
         Box::pin(async { Ok(()) })
     }
 
+    fn read_blob(&self, sha256: String) -> PortFuture<'_, Result<Vec<u8>, Refusal>> {
+        let blobs = self.blobs.lock().unwrap();
+        let found = blobs.iter().find(|bytes| sha256_hex(bytes) == sha256).cloned();
+        let missing = Refusal::new(ctx_session::Code::Enoent, "no such blob");
+        Box::pin(async move { Ok(found.ok_or(missing)) })
+    }
+
+    fn may_spend(&self) -> PortFuture<'_, Result<(), Failure>> {
+        Box::pin(async { Ok(Ok(())) })
+    }
+
     fn store_blob(&self, bytes: Vec<u8>) -> PortFuture<'_, BlobRef> {
         Box::pin(async move {
             let blob = BlobRef { sha256: sha256_hex(&bytes), size: bytes.len() as u64 };
@@ -471,11 +487,5 @@ impl RunPort for Log {
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         let stop = self.stop.lock().unwrap().clone();
         Box::pin(async move { stop.cancelled().await })
-    }
-
-    fn retrying(&self, retry: Retry) -> PortFuture<'_, ()> {
-        let Retry { code, attempt, attempts_max, wait_ms, .. } = retry;
-        let line = format!("retries {code} after attempt {attempt} of {attempts_max} in {wait_ms} ms");
-        Box::pin(async move { self.tell(line) })
     }
 }

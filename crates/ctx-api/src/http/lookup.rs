@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ctx_session::conversation::Role;
-use ctx_session::{Name, RunId, SessionId, Ulid};
+use ctx_session::record::Usage;
+use ctx_session::{Name, RunId, SessionId, Ulid, Usd};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -71,7 +72,7 @@ pub enum Standing {
 
 /// What was done in the caller's sessions, by number. A session without an agent and a run without a model count
 /// under `-`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
     pub sessions: u64,
     pub sessions_by_state: BTreeMap<String, u64>,
@@ -85,6 +86,19 @@ pub struct Stats {
     pub usage: TokenCount,
     /// The time that runs took.
     pub run_ms: u64,
+    /// Model calls by the UTC day on which they were over, `2026-11-18`, oldest first.
+    #[serde(default)]
+    pub by_day: Vec<Spent>,
+    /// The same by week, `2026-W47`, oldest first.
+    #[serde(default)]
+    pub by_week: Vec<Spent>,
+    /// By model; what cost most comes first, here and below.
+    #[serde(default)]
+    pub by_model: Vec<Spent>,
+    #[serde(default)]
+    pub by_project: Vec<Spent>,
+    #[serde(default)]
+    pub by_agent: Vec<Spent>,
     /// Sessions that the index has not read to their end yet: search does not see all of them.
     #[serde(default)]
     pub unread: u64,
@@ -100,10 +114,40 @@ pub struct ToolCount {
 }
 
 /// Tokens of the models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenCount {
     pub input: u64,
     pub output: u64,
+    /// Of the input, what came from the provider's cache.
+    #[serde(default)]
+    pub cached: u64,
+    /// What they cost, in US dollars; 0 also where the price of a model is not known.
+    #[serde(default)]
+    pub cost_usd: f64,
+}
+
+impl From<Usage> for TokenCount {
+    fn from(usage: Usage) -> TokenCount {
+        let Usage { input, output, cached, .. } = usage;
+        TokenCount { input, output, cached, cost_usd: usage.cost().dollars() }
+    }
+}
+
+impl From<TokenCount> for Usage {
+    fn from(count: TokenCount) -> Usage {
+        let TokenCount { input, output, cached, cost_usd } = count;
+        let cost_nano_usd = Usd::of_dollars(cost_usd).unwrap_or_default().nano;
+        Usage { input, output, cached, cost_nano_usd }
+    }
+}
+
+/// What the model calls of one day, week, model, project or agent came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Spent {
+    pub key: String,
+    pub calls: u64,
+    #[serde(flatten)]
+    pub tokens: TokenCount,
 }
 
 /// A piece of a snippet.

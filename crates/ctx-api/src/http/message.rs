@@ -13,7 +13,12 @@ pub use ctx_session::conversation::Role;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMessage {
+    /// What is said. Text parts are added to it.
+    #[serde(default)]
     pub text: String,
+    /// Images, and more text: at most 8 images with 3 MiB together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<NewPart>,
     /// A name of the client's own: posting it again starts nothing new, also after a restart of the daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
@@ -32,6 +37,21 @@ pub struct NewMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub net: Option<RunNet>,
+}
+
+/// A piece of a message that is posted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum NewPart {
+    Text {
+        text: String,
+    },
+    Image {
+        /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+        mime: String,
+        /// Base64.
+        data: String,
+    },
 }
 
 /// A message of the conversation.
@@ -115,6 +135,12 @@ pub struct Pin {
 pub enum MessagePart {
     Text {
         text: String,
+    },
+    /// An image; its bytes are the session's blob of that hash.
+    Image {
+        mime: String,
+        sha256: String,
+        size: u64,
     },
     ToolCall {
         #[schema(value_type = String)]

@@ -1,10 +1,7 @@
 //! Full text over the caller's messages, counts, and their audit events.
 
 use axum::extract::State;
-use ctx_api::http::{
-    AuditEvent, List, SearchHit, SearchSession, SearchSessions, SnippetPiece, Standing, Stats, TokenCount,
-    ToolCount,
-};
+use ctx_api::http::{AuditEvent, List, SearchHit, SearchSession, SearchSessions, SnippetPiece, Standing, Stats, TokenCount, ToolCount, Spent};
 use ctx_api::model;
 use ctx_engine::lookup::{self, AuditLine, AuditWish, Hit, RecordOf, Search, SearchSort, StatsWish};
 use ctx_session::conversation::Role;
@@ -222,6 +219,11 @@ pub(super) async fn stats(
     Ok(Json(counts(stats, unread)))
 }
 
+fn spent(rows: Vec<lookup::Spent>) -> Vec<Spent> {
+    let one = |row: lookup::Spent| Spent { key: row.word, calls: row.calls, tokens: row.usage.into() };
+    rows.into_iter().map(one).collect()
+}
+
 fn counts(stats: lookup::Stats, unread: u64) -> Stats {
     let tool = |tool: lookup::ToolStats| ToolCount {
         tool: tool.tool,
@@ -242,8 +244,16 @@ fn counts(stats: lookup::Stats, unread: u64) -> Stats {
             .collect(),
         messages_by_role: stats.messages_by_role.into_iter().collect(),
         tools: stats.tools.into_iter().map(tool).collect(),
-        usage: TokenCount { input: stats.usage.input, output: stats.usage.output },
+        usage: stats.usage.into(),
         run_ms: stats.run_ms,
+        by_day: spent(stats.by_day),
+        by_week: spent(stats.by_week),
+        by_model: spent(stats.by_model)
+            .into_iter()
+            .map(|one| Spent { key: model::in_api(&one.key), ..one })
+            .collect(),
+        by_project: spent(stats.by_project),
+        by_agent: spent(stats.by_agent),
         unread,
     }
 }

@@ -10,6 +10,7 @@ use ctx_api::http::{Damage, List, Message, MessagePart, Metadata, NewMessage, Po
 use ctx_engine::{Met, Post};
 use ctx_session::command::RunWishes;
 use ctx_session::conversation::{self, Part};
+use ctx_session::image::Image;
 use ctx_session::record::{Body, MessageBody, Record, ToolBody};
 use ctx_session::{Refusal, Timestamp, Ulid};
 use serde::Deserialize;
@@ -21,6 +22,7 @@ use super::extract::{Asked, At, Given, Who, session_id};
 use super::idempotency::Keyed;
 use super::json::Json;
 use super::sessions::posted;
+use crate::parts;
 
 /// Messages on one page unless told otherwise, and at most.
 const PAGE: usize = 100;
@@ -277,6 +279,7 @@ pub fn shape(record: &Record) -> Option<Message> {
     let mut said = conversation::said(record)?;
     let part = |part| match part {
         Part::Text { text } => MessagePart::Text { text },
+        Part::Image(Image { mime, sha256, size }) => MessagePart::Image { mime, sha256, size },
         Part::ToolCall { call_id, name, input, provider: _ } => {
             MessagePart::ToolCall { call_id, name, input }
         }
@@ -352,9 +355,10 @@ pub(super) async fn post(
     Keyed(key): Keyed,
     Given(new): Given<NewMessage>,
 ) -> Answer<(StatusCode, Json<Posted>)> {
-    let NewMessage { text, client_id, model_override, approvals, allow, net } = new;
+    let NewMessage { text, parts, client_id, model_override, approvals, allow, net } = new;
     let wishes = RunWishes { approvals, allow, net };
-    let post = Post { text, client_id, model_override, cwd: None, wishes, key };
+    let (text, images) = parts::read(text, parts)?;
+    let post = Post { text, images, client_id, model_override, cwd: None, wishes, key };
     let done = api.engine.post(caller, session_id(&id)?, post).await?;
     Ok((StatusCode::ACCEPTED, Json(posted(&done))))
 }

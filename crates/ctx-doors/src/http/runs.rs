@@ -268,6 +268,8 @@ fn shape(session: &Session, run: &ctx_session::session::Run) -> Run {
         duration_ms: run.completed_at.map(|time| time.millis_since(started)),
         tokens_in: run.usage.input,
         tokens_out: run.usage.output,
+        tokens_cached: run.usage.cached,
+        cost_usd: run.usage.cost().dollars(),
         error,
         operator_message: None,
         primary_response: None,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ctx_api::socket::{DoneStatus, Frame};
 use ctx_engine::{Caller, Engine, Event, EventId, Follow, Hold, NewSession, Post};
+use ctx_session::image::IMAGE_BYTES_MAX;
 use ctx_session::record::{LimitHit, RunBody};
 use ctx_session::{Code, Name, Refusal, RunId, RunState, Scope, SessionId};
 use tokio::io::{AsyncWriteExt, BufReader, Interest};
@@ -92,6 +93,14 @@ struct Followed {
     run: Option<RunId>,
 }
 
+/// What the images of a message come to as base64, with room for what is around them.
+const IMAGES_AS_TEXT: usize = IMAGE_BYTES_MAX / 3 * 4 + 64 * 1024;
+
+fn has_parts(line: &[u8]) -> bool {
+    let name = b"\"parts\"";
+    line.windows(name.len()).any(|found| found == name)
+}
+
 /// What is followed, and how to stop that.
 type FollowingTable = Arc<Mutex<HashMap<Followed, CancellationToken>>>;
 
@@ -118,7 +127,8 @@ struct Client {
 
 impl Client {
     async fn serve(mut self, reader: OwnedReadHalf) {
-        let mut lines = Lines::new(BufReader::new(reader), self.engine.limits().frame_bytes);
+        let max = self.engine.limits().frame_bytes;
+        let mut lines = Lines::new(BufReader::new(reader), max.saturating_add(IMAGES_AS_TEXT));
         loop {
             let read = tokio::select! {
                 read = lines.next() => read,
@@ -126,6 +136,10 @@ impl Client {
                 () = self.gone.cancelled() => return,
             };
             match read {
+                // Only images make a line longer than a frame.
+                Ok(Some(Line::Whole(line))) if line.len() > max && !has_parts(&line) => {
+                    self.refuse(None, &too_long(&self.engine)).await;
+                }
                 Ok(Some(Line::Whole(line))) => self.on_line(&line).await,
                 Ok(Some(Line::TooLong)) => self.refuse(None, &too_long(&self.engine)).await,
                 Ok(None) => break,
@@ -185,6 +199,7 @@ impl Client {
         const TRIES: usize = 3;
         let post = Post {
             text: request.input,
+            images: request.images,
             client_id: request.client_id,
             model_override: request.model_override.map(Some),
             cwd: request.cwd,

@@ -71,6 +71,32 @@ fn cut(frame: Frame, max: usize) -> Frame {
             let (subject, diff) = (subject.map(shorten), diff.map(shorten));
             Frame::Approval { id, run, session, session_id, approval, call, tool, subject, diff }
         }
+        Frame::Retrying {
+            id,
+            run,
+            session,
+            code,
+            reason,
+            message,
+            attempt,
+            attempts_max,
+            wait_ms,
+            caller,
+        } => {
+            let message = shorten(message);
+            Frame::Retrying {
+                id,
+                run,
+                session,
+                code,
+                reason,
+                message,
+                attempt,
+                attempts_max,
+                wait_ms,
+                caller,
+            }
+        }
         // A reason is short.
         Frame::Start { .. }
         | Frame::Queued { .. }
@@ -168,6 +194,18 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             tool: asked.tool.clone(),
             subject: asked.subject.clone(),
             diff: asked.diff.clone(),
+        }),
+        Body::Run(RunBody::Retrying(retry)) => one(Frame::Retrying {
+            id,
+            run: retry.turn_id.to_string(),
+            session,
+            code: retry.code,
+            reason: retry.reason.clone(),
+            message: retry.message.clone(),
+            attempt: retry.attempt,
+            attempts_max: retry.attempts_max,
+            wait_ms: retry.wait_ms,
+            caller: retry.caller.as_ref().map(|caller| caller.name.clone()),
         }),
         Body::Run(RunBody::Finished(end)) => one(Frame::Done {
             id: Some(id),

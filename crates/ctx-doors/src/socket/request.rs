@@ -3,7 +3,10 @@
 use ctx_api::socket::Request;
 use ctx_engine::EventId;
 use ctx_session::command::RunWishes;
+use ctx_session::image::NewImage;
 use ctx_session::{Name, Refusal, RunId, Scope};
+
+use crate::parts;
 
 /// A request that makes sense so far.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,6 +22,7 @@ pub(super) struct Send {
     pub target: Target,
     pub client_id: Option<String>,
     pub input: String,
+    pub images: Vec<NewImage>,
     pub cwd: Option<String>,
     pub dir: Option<String>,
     pub model_override: Option<String>,
@@ -62,10 +66,11 @@ fn op(request: Request) -> Result<Op, Refusal> {
         Some("send") => {
             let target = target(&request)?;
             let input = request.input.ok_or_else(|| Refusal::invalid("input", "send needs an `input`"))?;
+            let (input, images) = parts::read(input, request.parts)?;
             let (client_id, cwd, dir) = (request.id, request.cwd, request.dir);
             let model_override = request.model_override;
             let wishes = RunWishes { approvals: request.approvals, allow: request.allow, net: request.net };
-            Ok(Op::Send(Send { target, client_id, input, cwd, dir, model_override, wishes }))
+            Ok(Op::Send(Send { target, client_id, input, images, cwd, dir, model_override, wishes }))
         }
         Some("resume") => {
             let after = request.after.as_deref().map(str::parse::<EventId>).transpose();

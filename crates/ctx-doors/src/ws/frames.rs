@@ -3,7 +3,7 @@
 use ctx_api::model;
 use ctx_api::ws::Channel;
 use ctx_engine::Event;
-use ctx_session::conversation::Role;
+use ctx_session::conversation::{Part, Role};
 use ctx_session::port::DeltaKind;
 use ctx_session::project::{ProjectBody, ProjectRecord};
 use ctx_session::record::{
@@ -158,6 +158,7 @@ fn of_run(body: &RunBody) -> Value {
         RunBody::Context(context) => {
             json!({ "run_id": context.turn_id, "model": model::in_api(&context.model), "cwd": context.cwd })
         }
+        RunBody::Retrying(_) => own_fields(body),
         RunBody::Created(run) => {
             json!({ "run_id": run.turn_id, "kind": run.kind, "continues": run.continues })
         }
@@ -183,10 +184,17 @@ fn of_message(record: &Record, body: &MessageBody) -> Vec<UnnumberedFrame> {
     let time = record.time.as_millis();
     let message = |payload: Value| vec![output("message", payload)];
     match body {
-        MessageBody::User(user) => message(
-            json!({ "id": user.message_id, "run_id": user.turn_id, "role": "user", "content": user.text,
-                "client_id": user.client_id, "created_at": time, "record_seq": record.seq }),
-        ),
+        MessageBody::User(user) => {
+            let mut payload = json!({ "id": user.message_id, "run_id": user.turn_id, "role": "user",
+                "content": user.text, "client_id": user.client_id, "created_at": time,
+                "record_seq": record.seq });
+            if !user.images.is_empty() {
+                let shown = user.images.iter().cloned().map(Part::Image);
+                let text = Part::Text { text: user.text.clone() };
+                add(&mut payload, "parts", json!([text].into_iter().chain(shown).collect::<Vec<Part>>()));
+            }
+            message(payload)
+        }
         MessageBody::AssistantFinished(done) => message(
             json!({ "id": done.message_id, "run_id": done.turn_id, "role": role_of(record), "content": done.text,
                 "finish_reason": done.finish_reason, "usage": done.usage, "created_at": time,

@@ -11,7 +11,7 @@ use ctx_session::command::{
 use ctx_session::control::ApprovalClock;
 use ctx_session::issue::IssueAct;
 use ctx_session::project::Strategy;
-use ctx_session::record::{ApprovalOutcome, PromptRef, RunKind};
+use ctx_session::record::{ApprovalOutcome, Failure, PromptRef, RunKind};
 use ctx_session::{
     Answer, ApprovalId, CallId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, Session,
     StateName, SubagentId, Timestamp,
@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::{Driver, Mail, Ready};
 use crate::core::Core;
 use crate::projects::Bound;
+use crate::spending::{Spender, is_unlimited};
 use ctx_session::port::{Step, Stopped};
 
 type Answered<T> = oneshot::Sender<Result<T, Stopped>>;
@@ -389,6 +390,46 @@ impl Driver {
         let (inner, id) = (self.inner.clone(), self.id);
         tokio::task::spawn_blocking(move || {
             let _ = reply.send(Ok(inner.output_of(id, call)));
+        });
+    }
+}
+
+impl Driver {
+    /// A run reads a blob of its session: what the user has shown.
+    pub(super) fn on_read_blob(
+        &mut self,
+        run: RunId,
+        sha256: String,
+        reply: Answered<Result<Vec<u8>, Refusal>>,
+    ) {
+        let Some(read) =
+            self.core_ref().filter(|_| self.is_current(run)).map(|core| core.blob_reader(sha256))
+        else {
+            let _ = reply.send(Err(Stopped));
+            return;
+        };
+        tokio::task::spawn_blocking(move || {
+            let _ = reply.send(Ok(read()));
+        });
+    }
+
+    /// Whether the run may pay for another model call. The index may have to be asked: the driver goes on meanwhile.
+    pub(super) fn on_spend(&mut self, run: RunId, reply: Answered<Result<(), Failure>>) {
+        let Some(core) = self.core_ref().filter(|_| self.is_current(run)) else {
+            let _ = reply.send(Err(Stopped));
+            return;
+        };
+        if is_unlimited(&self.inner.limits) {
+            let _ = reply.send(Ok(Ok(())));
+            return;
+        }
+        let meta = &core.session.meta;
+        let (operator, project) = (meta.owner, meta.project.clone());
+        let spender = Spender { operator, project, session: core.session.overview.usage.cost() };
+        let inner = self.inner.clone();
+        tokio::task::spawn_blocking(move || {
+            let now = inner.fresh.now();
+            let _ = reply.send(Ok(inner.spending.check(&spender, &inner.limits, &inner.behind, now)));
         });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use ctx_session::command::{ApprovalAsk, Approved, Exit, Import, Outcome, Progress, Spawn};
 use ctx_session::issue::IssueAct;
 use ctx_session::port::{DeltaKind, OpenTerminal, Reaped, RunPort, Step, Stopped};
-use ctx_session::record::{BlobRef, Caller};
+use ctx_session::record::{BlobRef, Caller, Failure};
 use ctx_session::{
     Answer, CallId, CheckpointId, Command, MessageId, Refusal, RunId, Session, SessionId, SubagentId,
     TerminalId, Ulid,
@@ -119,6 +119,15 @@ pub(crate) enum Mail {
         run: RunId,
         act: IssueAct,
         reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>>,
+    },
+    ReadBlob {
+        run: RunId,
+        sha256: String,
+        reply: oneshot::Sender<Result<Result<Vec<u8>, Refusal>, Stopped>>,
+    },
+    Spend {
+        run: RunId,
+        reply: oneshot::Sender<Result<Result<(), Failure>, Stopped>>,
     },
     Output {
         run: RunId,

@@ -124,6 +124,8 @@ impl Driver {
             Mail::Terminal { run, caller, open, reply } => {
                 let _ = reply.send(self.on_terminal(run, caller, open).await);
             }
+            Mail::Spend { run, reply } => self.on_spend(run, reply),
+            Mail::ReadBlob { run, sha256, reply } => self.on_read_blob(run, sha256, reply),
             Mail::Pack { run, json } => self.on_pack(run, json).await,
             Mail::Spawn { run, spawn, reply } => self.on_spawn(run, spawn, reply).await,
             Mail::Reap { run, subagent, exit, reply } => self.on_reap(run, subagent, exit, reply).await,
@@ -282,7 +284,7 @@ impl Driver {
 
     async fn post(&mut self, post: Post, by: u32) -> Result<Posted, Refusal> {
         self.try_to_end_failing_run().await?;
-        let Post { text, client_id, model_override, cwd, wishes, key } = post;
+        let Post { text, images, client_id, model_override, cwd, wishes, key } = post;
         if let Some(answer) = self.repeated(key.as_ref())? {
             return self.posted(answer);
         }
@@ -290,6 +292,7 @@ impl Driver {
         if let Some(answer) = session.may_post(&text, client_id.as_deref(), &self.inner.limits)? {
             return self.posted(answer);
         }
+        ctx_session::image::check(&images)?;
         let model = model_override.clone().unwrap_or_else(|| session.model_override.clone());
         let was = session.cwd.clone();
         let wanted = cwd.clone().unwrap_or_else(|| was.clone());
@@ -297,7 +300,12 @@ impl Driver {
         let (admission, ready, resolved) = self.admit_at(model, wanted, wishes.clone(), None).await?;
         // However it was written, it is one directory.
         let cwd = cwd.map(|_| resolved).filter(|cwd| *cwd != was);
-        let post = PostMessage { text, client_id, model_override, cwd, wishes, admission, by };
+        // The record that names a blob comes after it. One whose record is refused then is read by nobody.
+        let images = match images.is_empty() {
+            true => Vec::new(),
+            false => self.blocking(move |core| core.put_images(images)).await??,
+        };
+        let post = PostMessage { text, images, client_id, model_override, cwd, wishes, admission, by };
         let answer = self.perform(once(key, Command::PostMessage(post)), ready).await?;
         self.posted(answer)
     }

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use ctx_session::command::{ApprovalAsk, Approved, Exit, Progress, Spawn};
 use ctx_session::issue::IssueAct;
-use ctx_session::port::{
-    DeltaKind, OpenTerminal, PortFuture, Reaped, Retry, RunPort, Step, Stopped, TerminalStart,
-};
-use ctx_session::record::{BlobRef, Caller};
+use ctx_session::port::{DeltaKind, OpenTerminal, PortFuture, Reaped, Retry, RunPort, Step, Stopped, TerminalStart};
+use ctx_session::record::{BlobRef, Caller, Failure};
 use ctx_session::{CallId, Code, MessageId, Refusal, RunId, SubagentId, TerminalId, Ulid};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -65,18 +63,16 @@ impl RunPort for DriverPort {
     }
 
     fn progress(&self, progress: Progress) -> PortFuture<'_, ()> {
+        if let Progress::Retrying(retry) = &progress {
+            let (code, attempt, of, wait_ms) = (retry.code, retry.attempt, retry.attempts_max, retry.wait_ms);
+            tracing::info!(run = %self.run, %code, attempt, of, wait_ms, "retrying a model call");
+        }
         let (run, caller) = (self.run, self.caller());
         Box::pin(self.wait(move |reply| Mail::Progress { run, caller, progress, reply }))
     }
 
     fn store_blob(&self, bytes: Vec<u8>) -> PortFuture<'_, BlobRef> {
         Box::pin(self.wait(move |reply| Mail::Blob { bytes, reply }))
-    }
-
-    fn retrying(&self, retry: Retry) -> PortFuture<'_, ()> {
-        let Retry { code, attempt, attempts_max, wait_ms, .. } = retry;
-        tracing::info!(run = %self.run, %code, attempt, of = attempts_max, wait_ms, "retrying a model call");
-        Box::pin(async { self.go_on() })
     }
 
     fn approval(&self, ask: ApprovalAsk) -> PortFuture<'_, Approved> {
@@ -97,6 +93,14 @@ impl RunPort for DriverPort {
 
     fn output(&self, call: CallId) -> PortFuture<'_, Result<String, Refusal>> {
         Box::pin(self.wait(move |reply| Mail::Output { run: self.run, call, reply }))
+    }
+
+    fn read_blob(&self, sha256: String) -> PortFuture<'_, Result<Vec<u8>, Refusal>> {
+        Box::pin(self.wait(move |reply| Mail::ReadBlob { run: self.run, sha256, reply }))
+    }
+
+    fn may_spend(&self) -> PortFuture<'_, Result<(), Failure>> {
+        Box::pin(self.wait(move |reply| Mail::Spend { run: self.run, reply }))
     }
 
     fn pack(&self, json: Vec<u8>) -> PortFuture<'_, ()> {

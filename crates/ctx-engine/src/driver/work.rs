@@ -210,6 +210,7 @@ impl Driver {
             Progress::ToolFinished(_) => (None, true),
             Progress::AssistantStarted { .. }
             | Progress::ReasoningFinished { .. }
+            | Progress::Retrying(_)
             | Progress::ToolsStarted(_)
             | Progress::ToolsStartedUpTo { .. }
             | Progress::ApprovalRequested { .. }

@@ -49,7 +49,9 @@ pub fn said(records: &[Record]) -> Vec<Event> {
                 for (id, _) in open.drain(..) {
                     push(format!("o:{id}"), unanswered(id));
                 }
-                push(user.message_id.to_string(), What::User { text: user.text.clone() });
+                let images = user.images.iter().map(|image| format!("\n{}", image.in_words()));
+                let text = user.text.clone() + &images.collect::<String>();
+                push(user.message_id.to_string(), What::User { text });
             }
             Body::Message(MessageBody::AssistantFinished(done))
                 if !done.text.is_empty() && !gone.contains(&done.message_id.0) =>

@@ -171,7 +171,8 @@ pub struct PluginCost {
 
 impl PluginCost {
     pub fn usage(&self) -> Usage {
-        Usage { input: self.input_tokens, output: self.output_tokens, ..Usage::default() }
+        let cost_nano_usd = (self.cost_usd * 1e9).round().max(0.0) as u64;
+        Usage { input: self.input_tokens, output: self.output_tokens, cached: 0, cost_nano_usd }
     }
 }
 

@@ -92,6 +92,7 @@ event_names! {
         SessionForked = "session.forked",
         RunContext = "run.context",
         RunStep = "run.step",
+        RunRetrying = "run.retrying",
         RunReasoning = "run.reasoning",
         SubagentRunning = "subagent.running",
         ToolPending = "tool.pending",

@@ -8,6 +8,8 @@ use serde_json::Value;
 use super::{Caller, RunKind, Strategy};
 use crate::code::Code;
 use crate::ids::{CallId, MessageId, RunId};
+use crate::image::Image;
+use crate::money::Usd;
 use crate::word_enum::word_enum;
 
 /// Under what a run works: written when it starts.
@@ -80,6 +82,8 @@ pub struct User {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +159,10 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Usage {
+    pub fn cost(self) -> Usd {
+        Usd::of_nano(self.cost_nano_usd)
+    }
+
     pub fn plus(self, other: Usage) -> Usage {
         Usage {
             input: self.input.saturating_add(other.input),
@@ -163,6 +171,21 @@ impl Usage {
             cost_nano_usd: self.cost_nano_usd.saturating_add(other.cost_nano_usd),
         }
     }
+}
+
+/// A model call came to nothing and will be made again: what it said no, and how long the run waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retrying {
+    pub turn_id: RunId,
+    pub code: Code,
+    pub reason: String,
+    pub message: String,
+    /// The attempt that failed, from 1.
+    pub attempt: u32,
+    pub attempts_max: u32,
+    pub wait_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
 }
 
 /// Why an assistant message ended where it did.

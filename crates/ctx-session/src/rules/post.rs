@@ -83,6 +83,7 @@ fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decisi
         message_id: message,
         client_id: post.client_id.clone(),
         text: post.text.clone(),
+        images: post.images.clone(),
     })));
     records.push(Body::Run(RunBody::Created(RunCreated {
         turn_id: run,

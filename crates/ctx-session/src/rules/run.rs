@@ -9,10 +9,11 @@ use super::{Given, answer, compaction, count_changed, moved, queue::discard, sub
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect, Outcome, Partial, Progress, StartedTool};
 use crate::ids::{RunId, SubagentId};
+use crate::port::Retry;
 use crate::record::{
     ApprovalBody, ApprovalRequested, AssistantFinished, AssistantStarted, Body, Caller, CancelReason,
-    Cancelled, ExitCause, Failed, FinishReason, MessageBody, ReasoningFinished, RunBody, RunFinished,
-    StateName, ToolBody, ToolPending, ToolStarted, Trigger,
+    Cancelled, ExitCause, Failed, FinishReason, MessageBody, ReasoningFinished, Retrying, RunBody,
+    RunFinished, StateName, ToolBody, ToolPending, ToolStarted, Trigger,
 };
 use crate::session::{Run, RunState, Session, State};
 use crate::subagent::Invocation;
@@ -73,6 +74,11 @@ pub(super) fn progress(
                 text,
                 caller,
             }))])
+        }
+        (Progress::Retrying(Retry { code, reason, message, attempt, attempts_max, wait_ms }), _) => {
+            let turn_id = run;
+            let retry = Retrying { turn_id, code, reason, message, attempt, attempts_max, wait_ms, caller };
+            done(vec![Body::Run(RunBody::Retrying(retry))])
         }
         // A subagent's loop stays where it is through a pause, and says it again when the session goes on.
         (Progress::ToolsStarted(_) | Progress::ToolsStartedUpTo { .. }, true) if caller.is_some() => {
@@ -196,6 +202,7 @@ fn check_tool(session: &Session, progress: &Progress) -> Result<(), Refusal> {
         | Progress::AssistantStarted { .. }
         | Progress::AssistantFinished { .. }
         | Progress::ReasoningFinished { .. }
+        | Progress::Retrying(_)
         | Progress::SubagentSpawned(_)
         | Progress::SubagentRunning { .. }
         | Progress::SubagentExited { .. }

@@ -2,13 +2,11 @@
 
 use ctx_session::command::{Progress, StartedTool};
 use ctx_session::conversation::{self, Change};
+use ctx_session::image::Image;
 use ctx_session::record::{
     Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
     Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
-    ImportUndone, Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded,
-    ReasoningFinished, Redact, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody,
-    SessionMeta, SessionRenamed, Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus,
-    ToolSummary, Trigger, Usage, User, Workspace,
+    ImportUndone, Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished, Redact, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody, SessionMeta, SessionRenamed, Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary, Trigger, Usage, User, Workspace, Retrying,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use expect_test::expect;
@@ -98,7 +96,14 @@ pub fn samples() -> Vec<Body> {
 }
 
 fn run_samples() -> Vec<Body> {
-    let user = User { turn_id: RUN, message_id: message("m1"), client_id: None, text: "why?".to_owned() };
+    let user = User {
+        turn_id: RUN,
+        message_id: message("m1"),
+        client_id: None,
+        text: "why?".to_owned(),
+        images: Vec::new(),
+    };
+    let image = Image { mime: "image/png".to_owned(), sha256: "ab".repeat(32), size: 70 };
     let context = Context {
         turn_id: RUN,
         model: "debug/echo".to_owned(),
@@ -138,6 +143,7 @@ fn run_samples() -> Vec<Body> {
     vec![
         Body::Run(RunBody::Context(Box::new(context))),
         Body::Message(MessageBody::User(User { client_id: Some("msg-1".to_owned()), ..user.clone() })),
+        Body::Message(MessageBody::User(User { images: vec![image], ..user.clone() })),
         Body::Message(MessageBody::User(user)),
         Body::Run(RunBody::Created(RunCreated {
             turn_id: RUN,
@@ -150,6 +156,16 @@ fn run_samples() -> Vec<Body> {
         Body::Message(MessageBody::AssistantFinished(said)),
         Body::Message(MessageBody::AssistantFinished(cut_off)),
         Body::Message(MessageBody::ReasoningFinished(thought)),
+        Body::Run(RunBody::Retrying(Retrying {
+            turn_id: RUN,
+            code: Code::Eagain,
+            reason: "rate_limit".to_owned(),
+            message: "slow down".to_owned(),
+            attempt: 1,
+            attempts_max: 5,
+            wait_ms: 250,
+            caller: None,
+        })),
         Body::Tool(ToolBody::Started(ToolStarted {
             turn_id: RUN,
             call_id: call("t1"),
@@ -544,7 +560,13 @@ proptest! {
 
     #[test]
     fn any_text_of_a_message_reads_back(text in any::<String>(), client_id in any::<Option<String>>()) {
-        let body = Body::Message(MessageBody::User(User { turn_id: RUN, message_id: message("m1"), client_id, text }));
+        let body = Body::Message(MessageBody::User(User {
+            turn_id: RUN,
+            message_id: message("m1"),
+            client_id,
+            text,
+            images: Vec::new(),
+        }));
         prop_assert_eq!(from_line(&to_line(&record(body.clone()))).body, body);
     }
 }

@@ -247,6 +247,7 @@ pub fn post(text: &str, admission: Admission) -> PostMessage {
     let text = text.to_owned();
     PostMessage {
         text,
+        images: Vec::new(),
         client_id: None,
         model_override: None,
         cwd: None,

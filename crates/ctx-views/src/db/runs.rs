@@ -19,15 +19,22 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         Body::Run(RunBody::Context(context)) => start(db, key, context.turn_id, Some(&context.model), now)?,
         // A run that calls tools has begun, also where its `context` is damaged.
         Body::Tool(ToolBody::Started(tool)) => start(db, key, tool.turn_id, None, now)?,
+        Body::Message(MessageBody::AssistantStarted(began)) => {
+            add_call(db, key, record, &began.message_id.to_string(), (Some(&began.model), Usage::default()))?;
+        }
         Body::Message(MessageBody::AssistantFinished(message)) => {
             if let Some(usage) = message.usage {
                 add_usage(db, key, message.turn_id, usage)?;
+                add_call(db, key, record, &message.message_id.to_string(), (None, usage))?;
             }
         }
         // What making the conversation shorter cost is part of what the run cost.
         Body::Compaction(CompactionBody::Recorded(made)) => {
             if let Some(cost) = &made.plugin_cost {
                 add_usage(db, key, made.turn_id, cost.usage())?;
+                let model = format!("{}/{}", cost.provider, cost.model);
+                let id = made.compaction_id.to_string();
+                add_call(db, key, record, &id, (Some(&model), cost.usage()))?;
             }
         }
         Body::Run(RunBody::Finished(done)) => {
@@ -66,10 +73,46 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
 
 fn add_usage(db: &Connection, key: i64, run: RunId, usage: Usage) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "UPDATE runs SET tokens_in = tokens_in + ?3, tokens_out = tokens_out + ?4
+        "UPDATE runs SET tokens_in = tokens_in + ?3, tokens_out = tokens_out + ?4,
+           tokens_cached = tokens_cached + ?5, cost_nano = cost_nano + ?6
          WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
     )?
-    .execute(params![key, run.to_string(), int(usage.input), int(usage.output)])?;
+    .execute(params![
+        key,
+        run.to_string(),
+        int(usage.input),
+        int(usage.output),
+        int(usage.cached),
+        int(usage.cost_nano_usd)
+    ])?;
+    Ok(())
+}
+
+/// A model call: which model, when it begins, and what it cost, when it is over.
+fn add_call(
+    db: &Connection,
+    key: i64,
+    record: &Record,
+    id: &str,
+    (model, usage): (Option<&str>, Usage),
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO model_calls (session, id, seq, model, created_at, tokens_in, tokens_out, tokens_cached, cost_nano)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+         ON CONFLICT (session, id) DO UPDATE SET created_at = excluded.created_at, tokens_in = excluded.tokens_in,
+           tokens_out = excluded.tokens_out, tokens_cached = excluded.tokens_cached, cost_nano = excluded.cost_nano",
+    )?
+    .execute(params![
+        key,
+        id,
+        int(record.seq),
+        model,
+        millis(record.time),
+        int(usage.input),
+        int(usage.output),
+        int(usage.cached),
+        int(usage.cost_nano_usd)
+    ])?;
     Ok(())
 }
 

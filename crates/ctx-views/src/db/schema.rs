@@ -10,7 +10,7 @@
 //! it was until its log has been read to the end. 10: what is deleted is overwritten. 11: checkpoints, compactions and
 //! approvals as the session's rules have them, in JSON. 12: subagent_invocations, and who made a tool call. 13:
 //! `sessions.imports`, and which messages were taken back. 14: `sessions.damage` and `broken`. 15: run_pty_transcripts.
-//! Every other table comes with its records and the next number.
+//! 16: model_calls, and what sessions and runs cost. Every other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 15;
+pub const SCHEMA_VERSION: i64 = 16;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -62,6 +62,9 @@ CREATE TABLE sessions (
   messages INTEGER NOT NULL,
   tokens_in INTEGER NOT NULL,
   tokens_out INTEGER NOT NULL,
+  tokens_cached INTEGER NOT NULL DEFAULT 0,
+  -- in billionths of a dollar
+  cost_nano INTEGER NOT NULL DEFAULT 0,
   -- the seq up to which runs and this row, and up to which messages and tool calls, have been read
   next_seq INTEGER NOT NULL,
   text_seq INTEGER NOT NULL,
@@ -102,10 +105,29 @@ CREATE TABLE runs (
   duration_ms INTEGER,
   tokens_in INTEGER NOT NULL DEFAULT 0,
   tokens_out INTEGER NOT NULL DEFAULT 0,
+  tokens_cached INTEGER NOT NULL DEFAULT 0,
+  cost_nano INTEGER NOT NULL DEFAULT 0,
   error TEXT,
   PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE INDEX runs_session ON runs(session, seq);
+
+-- what every model call cost, also those of subagents and of compactions
+CREATE TABLE model_calls (
+  session INTEGER NOT NULL,
+  -- of the message, or of the compaction
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  model TEXT,
+  -- when it was over
+  created_at INTEGER NOT NULL,
+  tokens_in INTEGER NOT NULL DEFAULT 0,
+  tokens_out INTEGER NOT NULL DEFAULT 0,
+  tokens_cached INTEGER NOT NULL DEFAULT 0,
+  cost_nano INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+CREATE INDEX model_calls_paid ON model_calls(created_at) WHERE cost_nano > 0;
 
 CREATE TABLE messages (
   key INTEGER PRIMARY KEY,

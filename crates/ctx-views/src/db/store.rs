@@ -34,9 +34,9 @@ pub(super) struct Stored {
 
 pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, model_override, created_at, \
      updated_at, ended_at, posted_at, last_run, last_run_over, runs, messages, tokens_in, tokens_out, preview, archived, \
-     bound_issue, pause, imports, damage";
+     bound_issue, pause, imports, damage, tokens_cached, cost_nano";
 /// How many they are: what else is asked for follows them.
-pub(super) const SESSION_COLUMNS_LEN: usize = 22;
+pub(super) const SESSION_COLUMNS_LEN: usize = 24;
 
 /// Reads [`SESSION_COLUMNS`] from a row.
 pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
@@ -61,7 +61,12 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
         last_run: last_run.and_then(|id| id.parse().ok()).map(|id| LastRun { id, is_over }),
         runs: count_of(row.get(12)?),
         messages: count_of(row.get(13)?),
-        usage: Usage { input: count_of(row.get(14)?), output: count_of(row.get(15)?), ..Usage::default() },
+        usage: Usage {
+            input: count_of(row.get(14)?),
+            output: count_of(row.get(15)?),
+            cached: count_of(row.get(22)?),
+            cost_nano_usd: count_of(row.get(23)?),
+        },
         preview: row.get(16)?,
         archived: row.get(17)?,
         bound_issue: bound_issue.and_then(|id| id.parse().ok()),
@@ -147,7 +152,8 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         "UPDATE sessions SET state = ?2, failure = ?3, title = ?4, cwd = ?5, model_override = ?6, updated_at = ?7,
            ended_at = ?8, posted_at = ?9, last_run = ?10, last_run_over = ?11, runs = ?12, messages = ?13,
            tokens_in = ?14, tokens_out = ?15, preview = ?16, next_seq = ?17, text_seq = ?18, archived = ?19,
-           bound_issue = ?20, pause = ?21, imports = ?22, damage = ?23, missing = 0, broken = NULL, reading = NULL,
+           bound_issue = ?20, pause = ?21, imports = ?22, damage = ?23, tokens_cached = ?24, cost_nano = ?25, missing = 0,
+           broken = NULL, reading = NULL,
            listed = 1
          WHERE key = ?1",
     )?
@@ -175,6 +181,8 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         (row.pause != Pause::default()).then(|| to_json(&row.pause)),
         (!row.imports.is_empty()).then(|| to_json(&row.imports)),
         row.missing.as_ref().map(to_json),
+        int(row.usage.cached),
+        int(row.usage.cost_nano_usd),
     ])?;
     Ok(())
 }
@@ -190,7 +198,7 @@ pub(super) fn clear(db: &Connection, key: i64) -> rusqlite::Result<()> {
         let sql = "INSERT INTO message_text (message_text, rowid, content) VALUES ('delete', ?1, ?2)";
         db.prepare_cached(sql)?.execute(params![rowid, spaced(&content)])?;
     }
-    for table in ["messages", "runs", "tool_calls", "subagent_invocations", "run_pty_transcripts"]
+    for table in ["messages", "runs", "model_calls", "tool_calls", "subagent_invocations", "run_pty_transcripts"]
         .into_iter()
         .chain(control::TABLES)
     {
@@ -358,7 +366,7 @@ fn parts_json(parts: &[Part]) -> String {
             Part::ToolResult { call_id, status, .. } => {
                 Part::ToolResult { call_id: *call_id, status: *status, text: String::new() }
             }
-            Part::Text { .. } | Part::ToolCall { .. } => part.clone(),
+            Part::Text { .. } | Part::Image(_) | Part::ToolCall { .. } => part.clone(),
         })
         .collect();
     to_json(&without_text)

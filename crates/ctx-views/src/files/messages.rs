@@ -227,7 +227,7 @@ impl Latest {
         }
         message.content.into_iter().rev().find_map(|part| match part {
             Part::Text { text } => Some(text),
-            Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+            Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Image(_) => None,
         })
     }
 }

@@ -591,6 +591,7 @@ fn post(text: String, slot: bool, cwd: Option<String>) -> Command {
     let wishes = RunWishes::default();
     Command::PostMessage(PostMessage {
         text,
+        images: Vec::new(),
         client_id: None,
         model_override: None,
         cwd,

@@ -20,12 +20,13 @@ use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use ctx_api::http::{NewMessage, Posted};
+use ctx_api::http::{NewMessage, NewPart, Posted};
 use ctx_session::{Code, SessionId};
 
 use crate::client::{self, As, LiveFrame, LiveSocket, Place};
 use crate::consent::Consent;
 use crate::failure::Failure;
+use crate::images;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::talk::client_id;
@@ -57,6 +58,8 @@ pub struct Options {
     pub model: Option<String>,
     /// What is allowed in the runs of messages that are sent from here.
     pub consent: Consent,
+    /// Images that go with the next message.
+    pub parts: Vec<NewPart>,
 }
 
 /// Takes part in a session until the person leaves or the session ends; follows to other sessions.
@@ -87,6 +90,7 @@ pub fn run(root: &Root, id: SessionId, options: Options) -> Result<(), Failure> 
             warned: false,
             is_ending: false,
             model: options.model,
+            parts: options.parts,
             consent: options.consent,
             waiting: VecDeque::new(),
             asked: VecDeque::new(),
@@ -125,6 +129,8 @@ struct Chat<'a> {
     /// The input has ended: leave when everything is answered.
     is_ending: bool,
     model: Option<String>,
+    /// Images that go with the next message.
+    parts: Vec<NewPart>,
     consent: Consent,
     /// Typed, and not known to have arrived. Under its client id it can be sent again.
     waiting: VecDeque<NewMessage>,
@@ -320,8 +326,18 @@ impl Chat<'_> {
         let model_override = self.model.take().map(Some);
         let (approvals, allow) = (self.consent.given(), self.consent.allow.clone());
         let client_id = Some(client_id);
+        let mut parts = std::mem::take(&mut self.parts);
+        match images::read(&images::named_in(&text)) {
+            Ok(named) => parts.extend(named),
+            Err(failure) => {
+                self.view.notice(&format!("not sent: {failure}"))?;
+                self.parts = parts;
+                return Ok(());
+            }
+        }
         self.waiting.push_back(NewMessage {
             text,
+            parts,
             client_id,
             model_override,
             approvals,

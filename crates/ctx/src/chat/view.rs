@@ -7,7 +7,8 @@ use std::io::Write;
 use ctx_api::http::{Message, MessagePart, Role, Run};
 use serde_json::Value;
 
-use ctx_session::record::COMPACTION_PENDING;
+use ctx_session::image::Image;
+use ctx_session::record::{COMPACTION_PENDING, Usage};
 
 use super::known::{Item, Known};
 use crate::client::LiveFrame;
@@ -110,7 +111,8 @@ impl<W: Write> View<W> {
         match message.role {
             Role::User => {
                 let client_id = message.metadata.client_id.as_deref();
-                self.said_by_user(&id, client_id.unwrap_or_default(), &message.content)
+                let text = with_images(&message.content, &message.parts);
+                self.said_by_user(&id, client_id.unwrap_or_default(), &text)
             }
             Role::System => self.system(&id, &message.content),
             Role::Subagent if message.parts.is_empty() => {
@@ -124,6 +126,7 @@ impl<W: Write> View<W> {
                 let caller = message.metadata.caller.as_ref().map(|caller| caller.name.as_str());
                 message.parts.iter().try_for_each(|part| match part {
                     MessagePart::Text { text } => self.finished(&id, text),
+                    MessagePart::Image { .. } => Ok(()),
                     MessagePart::ToolCall { name, input, .. } => {
                         self.called(&id, caller, name, &input.to_string())
                     }
@@ -166,7 +169,10 @@ impl<W: Write> View<W> {
             "delta" if payload.get("caller").is_some() => Ok(()),
             "delta" => self.delta(text(payload, "message_id"), text(payload, "text")),
             "message" if text(payload, "role") == "user" => {
-                self.said_by_user(id, text(payload, "client_id"), text(payload, "content"))
+                let parts = payload.get("parts").cloned().unwrap_or_default();
+                let parts: Vec<MessagePart> = serde_json::from_value(parts).unwrap_or_default();
+                let said = with_images(text(payload, "content"), &parts);
+                self.said_by_user(id, text(payload, "client_id"), &said)
             }
             "message" if text(payload, "role") == "system" => self.system(id, text(payload, "content")),
             "message" if text(payload, "role") == "subagent" => {
@@ -190,8 +196,18 @@ impl<W: Write> View<W> {
                 let error = payload.get("error").cloned().unwrap_or_default();
                 self.failed(run, text(&error, "message"), text(&error, "code"))
             }
+            "run.completed" => self.cost(payload),
             "run.cancelled" => self.cancelled(run),
             kind => self.event(kind, payload),
+        }
+    }
+
+    /// What a run that is over has cost, where that is known: a line below its answer.
+    fn cost(&mut self, payload: &Value) -> std::io::Result<()> {
+        let usage = payload.get("tokens").cloned().and_then(|usage| serde_json::from_value(usage).ok());
+        match usage.filter(|usage: &Usage| usage.cost_nano_usd > 0) {
+            Some(usage) => self.aside(&words::cost(usage)),
+            None => Ok(()),
         }
     }
 
@@ -230,6 +246,12 @@ impl<W: Write> View<W> {
                 Some(why) => self.notice(why),
                 None => self.aside(&format!("▸ {} {}", text(payload, "name"), text(payload, "state"))),
             },
+            "run.retrying" => {
+                let number = |name: &str| payload.get(name).and_then(Value::as_u64).unwrap_or_default();
+                let count = |name: &str| u32::try_from(number(name)).unwrap_or(u32::MAX);
+                let (attempt, max) = (count("attempt"), count("attempts_max"));
+                self.notice(&waits::retrying(text(payload, "message"), attempt, max, number("wait_ms")))
+            }
             "approval.settled" => self.notice(&format!("answered: {}", text(payload, "outcome"))),
             _ => Ok(()),
         }
@@ -441,6 +463,18 @@ impl<W: Write> View<W> {
         }
         Ok(())
     }
+}
+
+/// What a user said, with a line for each image.
+fn with_images(text: &str, parts: &[MessagePart]) -> String {
+    let line = |part: &MessagePart| match part {
+        MessagePart::Image { mime, sha256, size } => {
+            let image = Image { mime: mime.clone(), sha256: sha256.clone(), size: *size };
+            Some(format!("\n{}", image.in_words()))
+        }
+        MessagePart::Text { .. } | MessagePart::ToolCall { .. } | MessagePart::ToolResult { .. } => None,
+    };
+    text.to_owned() + &parts.iter().filter_map(line).collect::<String>()
 }
 
 #[cfg(test)]

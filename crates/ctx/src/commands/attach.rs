@@ -52,6 +52,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     chat::run(
         root,
         id,
-        Options { who, joins: false, tail: usize::from(args.tail), model: None, consent: Default::default() },
+        Options {
+            who,
+            joins: false,
+            tail: usize::from(args.tail),
+            model: None,
+            consent: Default::default(),
+            parts: Vec::new(),
+        },
     )
 }

@@ -6,6 +6,7 @@ use crate::chat::{self, Options};
 use crate::client::As;
 use crate::consent::Consent;
 use crate::failure::Failure;
+use crate::images;
 use crate::root::Root;
 use crate::sessions;
 
@@ -14,7 +15,8 @@ use crate::sessions;
 /// Shows the end of the conversation and then everything that happens in it, whichever client it comes from. What you
 /// type is a message; several lines with Alt-Enter or a paste. A message typed during a run waits for its end. If a tool
 /// call needs your approval, answer with y, n, n and a reason, or a to allow such calls until the session ends. If the
-/// model paused to ask, what you type is the answer. Type /help for the commands.
+/// model paused to ask, what you type is the answer. An image file that a message names as @FILE is shown with it. Type
+/// /help for the commands.
 ///
 /// The directory decides: the project is the nearest one with a .ctx/project.yaml, else the git work tree, else the
 /// directory itself, and each has its own agent and sessions.
@@ -47,6 +49,9 @@ pub struct Args {
     /// Model for the next message and later ones, as provider:model
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// Image to show with the first message (repeatable): PNG, JPEG, GIF or WebP
+    #[arg(short, long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
     #[command(flatten)]
     consent: Consent,
     /// Number of past messages to show first
@@ -64,10 +69,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         (Some(session), false) if args.agent == sessions::HERE => session.clone(),
         (Some(session), false) => format!("{}/{session}", args.agent),
     };
+    let parts = images::read(&args.images)?;
     let id = chat::found_or_new(root, &word, args.cwd, args.dir.as_deref())?;
     // A script reads the answers; what was said before is not among them.
     let is_person = std::io::IsTerminal::is_terminal(&std::io::stdin());
     let tail = if is_person { usize::from(args.tail) } else { 0 };
     let who = As::Operator { takeover: false };
-    chat::run(root, id, Options { who, joins: true, tail, model: args.model, consent: args.consent })
+    chat::run(root, id, Options { who, joins: true, tail, model: args.model, consent: args.consent, parts })
 }

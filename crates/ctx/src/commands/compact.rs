@@ -334,7 +334,7 @@ fn said(api: &Api<'_>, id: SessionId, wanted: &[Ulid]) -> Result<BTreeMap<Ulid, 
 fn in_short(message: &Message) -> String {
     let call = message.parts.iter().find_map(|part| match part {
         MessagePart::ToolCall { name, input, .. } => Some(format!("calls {name} {input}")),
-        MessagePart::Text { .. } | MessagePart::ToolResult { .. } => None,
+        MessagePart::Text { .. } | MessagePart::Image { .. } | MessagePart::ToolResult { .. } => None,
     });
     let text = call.as_deref().unwrap_or(&message.content);
     format!("{}: {}", message.role.as_str(), words::shorten(&output::one_line(text), 60))

@@ -108,6 +108,7 @@ fn parts_text(message: &Message) -> String {
                 text.push_str(output::plain(said).trim_end_matches('\n'));
                 text.push('\n');
             }
+            Part::Image(image) => text.push_str(&format!("{}\n", output::one_line(&image.in_words()))),
             Part::ToolCall { name, input, .. } => {
                 text.push_str(&format!(
                     "→ {name} {}\n",

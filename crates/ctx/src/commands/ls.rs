@@ -169,6 +169,7 @@ pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
     }
     let more = rows.len() > limit;
     rows.truncate(limit);
+    ask::count(root, &mut rows);
     let mut out = output::stdout();
     if args.json {
         for row in &rows {
@@ -250,6 +251,10 @@ fn from_files(row: &Row) -> Session {
         queued: meta.state == StateName::Queued,
         reason: (meta.state == StateName::Queued).then(|| "concurrency_limit".to_owned()),
         limit: None,
+        tokens_in: row.usage.input,
+        tokens_out: row.usage.output,
+        tokens_cached: row.usage.cached,
+        cost_usd: row.usage.cost().dollars(),
         created_at: row.created_at.as_millis(),
         updated_at: row.updated_at.as_millis(),
         ended_at: meta.state.is_over().then(|| row.updated_at.as_millis()),
@@ -257,8 +262,8 @@ fn from_files(row: &Row) -> Session {
 }
 
 /// The columns, those that give way first at the end of `GIVE_WAY`.
-const COLUMNS: [&str; 7] = ["SESSION", "STATE", "AGE", "ID", "MODEL", "PROJECT", "TITLE"];
-const GIVE_WAY: [usize; 3] = [5, 4, 3];
+const COLUMNS: [&str; 9] = ["SESSION", "STATE", "AGE", "ID", "MODEL", "TOKENS", "COST", "PROJECT", "TITLE"];
+const GIVE_WAY: [usize; 5] = [7, 5, 6, 4, 3];
 
 fn as_table(rows: &[Row], width: Option<usize>, paint: Paint) -> String {
     let now = words::now();
@@ -288,6 +293,11 @@ fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
         Cell::new(words::age(now, row.updated_at)),
         Cell::new(end_of_id(&meta.id.to_string())),
         Cell::new(output::plain(&in_api(&meta.model))),
+        Cell::new(words::short_count(row.usage.input.saturating_add(row.usage.output))),
+        Cell::new(match row.usage.cost_nano_usd {
+            0 => "-".to_owned(),
+            _ => row.usage.cost().to_string(),
+        }),
         Cell::new(meta.project.to_string()),
         Cell::new(output::plain(meta.title.as_deref().unwrap_or_default())),
     ]

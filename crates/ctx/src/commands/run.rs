@@ -1,6 +1,7 @@
 //! `ctx run`: one task, in a session of its own.
 
 use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
 
 use ctx_api::socket::Request;
 use ctx_session::Code;
@@ -10,7 +11,7 @@ use crate::consent::Consent;
 use crate::failure::Failure;
 use crate::root::Root;
 use crate::talk::{End, Form, Interrupts, Show, Talk, Wait, client_id};
-use crate::{chat, output};
+use crate::{chat, images, output};
 
 /// Do one task in a new session
 ///
@@ -23,6 +24,7 @@ Examples:
   git diff | ctx run \"write a commit message for this change\"
   ctx run --model anthropic:claude-sonnet-4-5 \"explain src/main.rs\"
   ctx run --yes \"fix the failing test\"
+  ctx run --image shot.png \"why is this button cut off?\"
   ctx run --detach \"find dead code\"
 
 exit codes: 0 success, 1 failed or waiting for your review, 2 bad input, 13 not allowed or key refused,
@@ -37,6 +39,9 @@ pub struct Args {
     /// Session to go on with, in place of a new one
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
+    /// Image to show with the task (repeatable): PNG, JPEG, GIF or WebP
+    #[arg(short, long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
     #[command(flatten)]
     consent: Consent,
     /// Exit when the task is stored, and print how to see it
@@ -69,6 +74,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         session: Some(session.clone()),
         dir: Some(dir),
         input: Some(text),
+        parts: images::read(&args.images)?,
         model_override: args.model,
         ..Request::default()
     };

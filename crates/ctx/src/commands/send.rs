@@ -12,7 +12,7 @@ use crate::consent::Consent;
 use crate::failure::Failure;
 use crate::root::Root;
 use crate::talk::{End, Form, Interrupts, Show, Talk, Wait, client_id};
-use crate::{chat, client, here, output, sessions};
+use crate::{chat, client, here, images, output, sessions};
 
 /// Send a message and print the answer
 ///
@@ -64,6 +64,9 @@ pub struct Args {
     /// Your id for the message; sending the same id again does not start a second run
     #[arg(long, value_name = "ID")]
     id: Option<String>,
+    /// Image to show with the message (repeatable): PNG, JPEG, GIF or WebP
+    #[arg(short, long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
     #[command(flatten)]
     consent: Consent,
     /// Exit when the message is stored, and print the run's id
@@ -125,6 +128,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         cwd: args.cwd,
         dir,
         input: Some(text),
+        parts: images::read(&args.images)?,
         model_override: args.model,
         ..Request::default()
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 use ctx_api::http::{Checkpoint, Session};
 use ctx_journal::{Entry, Journal};
 use ctx_session::project::DEFAULT_PROJECT;
-use ctx_session::record::{Decoded, RunBody, SubagentBody};
+use ctx_session::record::{Decoded, RunBody, SubagentBody, CompactionBody, MessageBody, PluginCost, Usage};
 use ctx_session::{Body, Code, StateName};
 use ctx_views::read::SessionRef;
 
@@ -77,6 +77,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         full: args.full,
         stale: is_stale(root, &transcript),
         clock: Clock::new(args.utc),
+        usage: usage(root, &session)?,
     };
     let pager = if on_terminal && !args.no_pager { Pager::open() } else { None };
     if let Some(mut pager) = pager {
@@ -108,6 +109,27 @@ fn show_json(root: &Root, session: &SessionRef, all: bool) -> Result<(), Failure
     }
     out.flush()?;
     Ok(())
+}
+
+/// What the session's model calls have cost, by its log.
+fn usage(root: &Root, session: &SessionRef) -> Result<Usage, Failure> {
+    let mut sum = Usage::default();
+    let add = &mut |entry: Entry| {
+        if matches!(entry.kind.as_str(), "assistant_finished" | "compaction") {
+            sum = match Body::decode(&entry.kind, &entry.text) {
+                Decoded::Known(Body::Message(MessageBody::AssistantFinished(message))) => {
+                    sum.plus(message.usage.unwrap_or_default())
+                }
+                Decoded::Known(Body::Compaction(CompactionBody::Recorded(made))) => {
+                    sum.plus(made.plugin_cost.as_ref().map(PluginCost::usage).unwrap_or_default())
+                }
+                _ => sum,
+            };
+        }
+        ControlFlow::Continue(())
+    };
+    root.journal()?.read(&session.log()?, 0, add).map_err(ctx_views::ViewError::from)?;
+    Ok(sum)
 }
 
 /// What the newest `context` record says.

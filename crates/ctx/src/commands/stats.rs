@@ -1,26 +1,32 @@
-//! `ctx stats`: counts sessions, runs, messages, tools and tokens, with the index.
+//! `ctx stats`: counts sessions, runs, messages, tools, tokens and what they cost, with the index.
 
 use std::io::Write;
 
+use clap::ValueEnum;
 use ctx_session::Name;
-use ctx_views::db::{Stats, StatsQuery};
+use ctx_session::record::Usage;
+use ctx_views::db::{Spent, Stats, StatsQuery};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::moment::Moment;
 use crate::output::{self, Paint};
 use crate::root::Root;
+use crate::table::{self, Cell};
 use crate::{index, words};
 
-/// Count sessions, runs, messages and tokens
+/// Count sessions, runs, messages, tokens and cost
 ///
-/// Counts sessions, runs, messages, tool calls, tokens and run time. What a fork copied from its source is
-/// counted once. It reads the index and needs no daemon, unless the root belongs to another user.
+/// Counts sessions, runs, messages, tool calls, tokens, their cost and run time. With --by it lists tokens and cost by day, week,
+/// model, project or agent; days and weeks are those of UTC. Imported sessions count with the tokens that their agent wrote down.
+/// What a fork copied from its source is counted once. It reads the index and needs no daemon, unless the root belongs to another user.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx stats
   ctx stats coder --since 7d
+  ctx stats --by day
+  ctx stats --by model --project web
   ctx stats --json | jq .usage
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
@@ -34,9 +40,43 @@ pub struct Args {
     /// Only sessions changed since this time: a date, or an age such as 12h or 7d
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
+    /// List tokens and cost by day, week, model, project or agent
+    #[arg(long, value_name = "WHAT")]
+    by: Option<By>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    Day,
+    Week,
+    Model,
+    Project,
+    Agent,
+}
+
+impl By {
+    fn rows(self, stats: &Stats) -> &[Spent] {
+        match self {
+            By::Day => &stats.by_day,
+            By::Week => &stats.by_week,
+            By::Model => &stats.by_model,
+            By::Project => &stats.by_project,
+            By::Agent => &stats.by_agent,
+        }
+    }
+
+    fn head(self) -> &'static str {
+        match self {
+            By::Day => "DAY",
+            By::Week => "WEEK",
+            By::Model => "MODEL",
+            By::Project => "PROJECT",
+            By::Agent => "AGENT",
+        }
+    }
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -48,7 +88,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         output::json(&as_json(&stats))?;
     } else {
         let mut out = output::stdout();
-        out.write_all(readable(&stats, Paint::for_stdout()).as_bytes())?;
+        let paint = Paint::for_stdout();
+        let text = args.by.map_or_else(|| readable(&stats, paint), |by| spent(by, &stats, paint));
+        out.write_all(text.as_bytes())?;
         out.flush()?;
     }
     index.say_if_behind(root)
@@ -59,6 +101,42 @@ pub fn print_all(root: &Root) -> Result<(), Failure> {
     let viewer = index::viewer(&root.reader()?)?;
     let query = StatsQuery { viewer, agent: None, project: None, since: None };
     output::json(&as_json(&index::open(root)?.stats(&query)?))
+}
+
+/// Tokens and cost by one thing, a row each.
+fn spent(by: By, stats: &Stats, paint: Paint) -> String {
+    let cells = |word: &str, calls: u64, usage: Usage| {
+        let words = [
+            output::one_line(word),
+            calls.to_string(),
+            words::short_count(usage.input),
+            words::short_count(usage.cached),
+            words::short_count(usage.output),
+            usage.cost().to_string(),
+        ];
+        words.into_iter().map(Cell::new).collect::<Vec<Cell>>()
+    };
+    let rows = by.rows(stats);
+    let mut lines: Vec<Vec<Cell>> = rows.iter().map(|row| cells(&row.word, row.calls, row.usage)).collect();
+    let sum = rows.iter().fold(Usage::default(), |sum, row| sum.plus(row.usage));
+    lines.push(cells("all", rows.iter().map(|row| row.calls).sum(), sum));
+    table::render(&[by.head(), "CALLS", "IN", "CACHED", "OUT", "COST"], lines, output::width(), paint)
+}
+
+fn tokens_json(usage: Usage) -> serde_json::Value {
+    json!({ "input": usage.input, "output": usage.output, "cached": usage.cached, "cost_usd": usage.cost() })
+}
+
+fn spent_json(rows: &[Spent]) -> Vec<serde_json::Value> {
+    let one = |row: &Spent| {
+        let mut line = tokens_json(row.usage);
+        if let Some(fields) = line.as_object_mut() {
+            fields.insert("key".to_owned(), row.word.clone().into());
+            fields.insert("calls".to_owned(), row.calls.into());
+        }
+        line
+    };
+    rows.iter().map(one).collect()
 }
 
 fn as_json(stats: &Stats) -> serde_json::Value {
@@ -78,7 +156,9 @@ fn as_json(stats: &Stats) -> serde_json::Value {
         "sessions_by_project": counts(&stats.sessions_by_project),
         "runs_by_state": counts(&stats.runs_by_state), "runs_by_model": counts(&stats.runs_by_model),
         "messages_by_role": counts(&stats.messages_by_role), "tools": tools,
-        "usage": { "input": stats.usage.input, "output": stats.usage.output }, "run_ms": stats.run_ms,
+        "usage": tokens_json(stats.usage), "run_ms": stats.run_ms, "by_day": spent_json(&stats.by_day),
+        "by_week": spent_json(&stats.by_week), "by_model": spent_json(&stats.by_model),
+        "by_project": spent_json(&stats.by_project), "by_agent": spent_json(&stats.by_agent),
     })
 }
 
@@ -107,6 +187,9 @@ fn readable(stats: &Stats, paint: Paint) -> String {
     line("tokens", Some(stats.usage.input.saturating_add(stats.usage.output)), {
         format!("{} in, {} out", stats.usage.input, stats.usage.output)
     });
+    if stats.usage.cost_nano_usd > 0 {
+        line("cost", None, stats.usage.cost().to_string());
+    }
     line("run time", None, format!("{:.1} s", stats.run_ms as f64 / 1_000.0));
     let calls: u64 = stats.tools.iter().map(|tool| tool.calls).sum();
     line("tool calls", Some(calls), String::new());

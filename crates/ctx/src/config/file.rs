@@ -105,6 +105,13 @@ fn section_of(
     Ok(())
 }
 
+/// An amount of US dollars.
+pub(super) fn dollars(text: &str) -> Result<Value, String> {
+    let amount = text.trim().replace('_', "").parse().ok().and_then(ctx_session::Usd::of_dollars);
+    let wrong = || format!("must be an amount of dollars of at least 0, not `{text}`");
+    amount.map(|amount| Value::from(amount.dollars())).ok_or_else(wrong)
+}
+
 /// The value as the config's structs want it, or what would have been right.
 fn value_of(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     match (kind, value) {
@@ -119,6 +126,9 @@ fn value_of(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
         (Kind::Number | Kind::Count, other) => {
             Err(format!("must be a whole number, not {}", other.type_str()))
         }
+        (Kind::Dollars, DeValue::Integer(digits)) if digits.radix() == 10 => dollars(digits.as_str()),
+        (Kind::Dollars, DeValue::Float(digits)) => dollars(digits.as_str()),
+        (Kind::Dollars, other) => Err(format!("must be an amount of dollars, not {}", other.type_str())),
         (Kind::Text, DeValue::String(text)) => Ok(Value::from(text.as_ref())),
         (Kind::Text, other) => Err(format!("must be a string, not {}", other.type_str())),
         (Kind::Words, DeValue::String(text)) => Ok(Value::from(text.as_ref())),

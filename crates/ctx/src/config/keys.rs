@@ -8,6 +8,8 @@ pub enum Kind {
     Number,
     /// A whole number from 1 up: with none of it nothing would work.
     Count,
+    /// US dollars, with cents or without; 0: no limit.
+    Dollars,
     Text,
     /// Words: a list of strings, or a string with spaces between them.
     Words,
@@ -21,7 +23,7 @@ impl Kind {
     pub fn least(self) -> u64 {
         match self {
             Kind::Count => 1,
-            Kind::Number | Kind::Text | Kind::Words | Kind::Flag | Kind::OneOf(_) => 0,
+            Kind::Number | Kind::Dollars | Kind::Text | Kind::Words | Kind::Flag | Kind::OneOf(_) => 0,
         }
     }
 }
@@ -68,6 +70,10 @@ const fn count(name: &'static str, meaning: &'static str) -> Key {
 
 const fn number(name: &'static str, meaning: &'static str) -> Key {
     Key { section: "limits", name, kind: Kind::Number, meaning }
+}
+
+const fn dollars(name: &'static str, meaning: &'static str) -> Key {
+    Key { section: "limits", name, kind: Kind::Dollars, meaning }
 }
 
 pub const KEYS: &[Key] = &[
@@ -176,6 +182,18 @@ pub const KEYS: &[Key] = &[
     count(
         "transcript_bytes",
         "Largest transcript of a terminal, in bytes; beyond it the oldest part is dropped.",
+    ),
+    dollars(
+        "spend_session_usd",
+        "What the model calls of one session may cost, in US dollars; 0 for no limit.",
+    ),
+    dollars(
+        "spend_project_day_usd",
+        "What those of one operator's sessions of a project may cost in a day (UTC); 0 for no limit.",
+    ),
+    dollars(
+        "spend_operator_day_usd",
+        "What those of all of an operator's sessions may cost in a day (UTC); 0 for no limit.",
     ),
     Key {
         section: "log",

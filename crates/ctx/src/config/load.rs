@@ -194,6 +194,7 @@ fn value_of(key: &Key, text: &str) -> Result<Value, String> {
             let wrong = || format!("must be a whole number of at least {least}, not `{text}`");
             number.map(Value::from).ok_or_else(wrong)
         }
+        Kind::Dollars => file::dollars(text),
         Kind::Text | Kind::Words => Ok(Value::from(text)),
         Kind::Flag => text
             .trim()

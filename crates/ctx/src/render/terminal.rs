@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use ctx_api::model::in_api;
 use ctx_session::conversation::{Part, Role};
-use ctx_session::record::{CancelReason, ToolStatus};
+use ctx_session::record::{CancelReason, ToolStatus, Usage};
 use ctx_views::read::Ended;
 
 use super::diff;
@@ -34,6 +34,8 @@ pub struct Look {
     /// The project's file has changed since.
     pub stale: bool,
     pub clock: Clock,
+    /// What its model calls have cost.
+    pub usage: Usage,
 }
 
 pub fn show(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> Result<(), Failure> {
@@ -69,6 +71,9 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
     }
     facts.extend([in_api(&meta.model), output::one_line(&summary.cwd), meta.id.to_string()]);
     writeln!(out, "{}", paint.dim(&facts.join(" · ")))?;
+    if look.usage != Usage::default() {
+        writeln!(out, "{}", paint.dim(&words::cost(look.usage)))?;
+    }
     if let Some(from) = meta.forked_from {
         writeln!(out, "{}", paint.dim(&format!("forked from {} at record {}", from.session_id, from.seq)))?;
     }
@@ -158,6 +163,7 @@ fn show_part(part: &Part, superseded: bool, look: Look, out: &mut impl Write) ->
                 None => writeln!(out, "{}", text.trim_end_matches('\n')),
             }
         }
+        Part::Image(image) => writeln!(out, "{}", paint.dim(&output::one_line(&image.in_words()))),
         Part::ToolCall { name, input, .. } => {
             let input = output::plain(&input.to_string());
             let input = if look.full { input } else { words::shorten(&input, INPUT_CHARS) };

@@ -94,6 +94,7 @@ impl Root {
             prompt: String::new(),
             messages: vec![Turn { role: Role::User, content: vec![Part::Text { text }] }],
             tools: Vec::new(),
+            images: Arc::default(),
         };
         let said = try_out(model.as_ref(), request).await;
         let text = said.map_err(|error| Refusal::new(error.code(), error.to_string()))?;

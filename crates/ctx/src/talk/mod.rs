@@ -339,6 +339,7 @@ fn take(
         })),
         Frame::Delta { .. }
         | Frame::Reasoning { .. }
+        | Frame::Retrying { .. }
         | Frame::Message { .. }
         | Frame::ToolCall { .. }
         | Frame::ToolResult { .. }
@@ -353,6 +354,7 @@ fn run_and_id(frame: &Frame) -> (Option<&str>, Option<&str>) {
         Frame::Start { id, run, .. }
         | Frame::Delta { id, run, .. }
         | Frame::Reasoning { id, run, .. }
+        | Frame::Retrying { id, run, .. }
         | Frame::Message { id, run, .. }
         | Frame::ToolCall { id, run, .. }
         | Frame::ToolResult { id, run, .. }

@@ -95,6 +95,12 @@ impl Show {
                 }
                 Ok(())
             }
+            Frame::Retrying { message, attempt, attempts_max, wait_ms, caller, .. } => {
+                let who = words::of_caller(caller.as_deref());
+                let wait = waits::retrying(message, *attempt, *attempts_max, *wait_ms);
+                self.talk(format_args!("{who}{wait}"));
+                Ok(())
+            }
             Frame::Queued { session, limit, .. } => {
                 self.talk(waits::queued(&format!("{}/{session}", self.agent), *limit));
                 Ok(())

@@ -19,6 +19,7 @@ mod described;
 mod everyone;
 mod failures;
 mod guide;
+mod images;
 mod issues;
 mod keys;
 mod lifecycle;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use testkit::models::{End, ModelServer, Part, Reply};
+use testkit::models::{End, ModelServer, Part, Reply, Wire};
 use testkit::{Outcome, Place, finish, until};
 
 use crate::support::{build, place, wait_state};
@@ -94,29 +94,101 @@ fn of_several_models_the_user_chooses_and_every_failure_has_its_exit_code() {
 }
 
 #[test]
+fn a_wait_before_another_attempt_is_shown_and_recorded() {
+    let (daemon, server) = (build().env("CTX_LIMITS_MODEL_RETRY_MS", "1").start(), ModelServer::start());
+    let slow_down = Reply::raw(429, "application/json", "{\"error\":{\"message\":\"slow down\"}}");
+    server.reply(slow_down.header("retry-after-ms", "20"));
+    server.reply(Reply::raw(503, "text/html", "<html>busy</html>"));
+    server.reply(Reply::text("At last."));
+    let done = ctx(&daemon, &server, &["run", "--session", "s", "--model", "openai:test-model", "hi"]);
+    assert_eq!((done.code, done.stdout.trim()), (0, "At last."), "{}", done.stderr);
+    for words in ["slow down", "trying again in 0.0 s (2 of 5)", "(3 of 5)"] {
+        assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
+    }
+    let log = daemon.ctx(&["log", "coder/s", "--json"]).ok();
+    assert!(log.contains(r#""type":"retrying""#) && log.contains(r#""wait_ms":20"#), "{log}");
+    assert!(!log.contains(KEY));
+}
+
+/// A command in a shell that has the keys of every provider, which are all this server.
+fn with_keys(place: &Place, server: &ModelServer, args: &[&str]) -> Command {
+    let mut command = with_key(place, server, args);
+    for name in ["ANTHROPIC", "GEMINI"] {
+        command.env(format!("{name}_API_KEY"), KEY).env(format!("{name}_BASE_URL"), server.url());
+    }
+    command
+}
+
+#[test]
 fn a_daemon_killed_in_the_middle_of_an_answer_keeps_the_text_and_a_retry_goes_on() {
-    let (mut daemon, server) = (build().start(), ModelServer::start());
-    server.reply(Reply::call("fs_list", json!({ "path": "." })));
-    server.reply(Reply::text("The first half of an answer that is long enough.").ending(End::Silent(5)));
-    let args = ["run", "--session", "s", "--model", "openai:test-model", "what is here?"];
-    let mut child =
-        with_key(&daemon, &server, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until("half an answer", || (server.bodies().len() == 2 && server.open() == 1).then_some(()));
-    daemon.kill();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    daemon.start_again();
-    wait_state(&daemon, "s", "idle");
-    server.reply(Reply::text("There is nothing here."));
-    ctx(&daemon, &server, &["retry", "coder/s"]).ok();
-    daemon.ctx(&["wait", "coder/s"]);
-    let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
-    assert!(history.contains("There is nothing here."), "{history}");
-    assert_eq!(history.matches("what is here?").count(), 1, "no new message: {history}");
-    let last = server.bodies().pop().unwrap().to_string();
-    assert!(last.contains("function_call_output"), "the call came with its result: {last}");
-    let again = ctx(&daemon, &server, &["retry", "coder/s"]);
-    assert!(again.code == 1 && again.stderr.contains("came to its end"), "{}", again.stderr);
+    for (wire, model) in [
+        (Wire::Responses, "openai:test-model"),
+        (Wire::Chat, "openai:test-model"),
+        (Wire::Messages, "anthropic:test-model"),
+        (Wire::Gemini, "gemini:test-model"),
+    ] {
+        let (mut daemon, server) = (build().start(), ModelServer::start());
+        if wire == Wire::Chat {
+            server.only_chat();
+        }
+        let call = || Part::Call { name: "fs_list".to_owned(), input: json!({ "path": "." }).to_string() };
+        server.reply(Reply::parts(vec![Part::Reasoning("hm".to_owned()), call(), call()]));
+        server.reply(Reply::text("The first half of an answer that is long enough.").ending(End::Silent(4)));
+        let args = ["run", "--session", "s", "--model", model, "what is here?"];
+        let mut run = with_keys(&daemon, &server, &args);
+        let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let asked = || server.asked().iter().filter(|asked| Wire::of(&asked.path) == Some(wire)).count();
+        until("half an answer", || (asked() == 2 && server.open() == 1).then_some(()));
+        // What was shown is kept beside the log a moment later.
+        let kept = |place: &Place| {
+            let dir = place.root().join("home/0/agent/coder/session/s");
+            let files = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+            files
+                .filter_map(|file| std::fs::read_to_string(file.path()).ok())
+                .any(|text| text.contains("The first"))
+        };
+        until("the text to be kept", || kept(&daemon).then_some(()));
+        daemon.kill();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        daemon.start_again();
+        wait_state(&daemon, "s", "idle");
+        let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
+        assert!(history.contains("The first"), "{wire:?}: {history}");
+        server.reply(Reply::text("There is nothing here."));
+        finish(&mut with_keys(&daemon, &server, &["retry", "coder/s"])).ok();
+        daemon.ctx(&["wait", "coder/s"]);
+        let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
+        assert!(history.contains("There is nothing here."), "{wire:?}: {history}");
+        assert_eq!(history.matches("what is here?").count(), 1, "{wire:?}: no new message: {history}");
+        let again = finish(&mut with_keys(&daemon, &server, &["retry", "coder/s"]));
+        assert!(again.code == 1 && again.stderr.contains("came to its end"), "{wire:?}: {}", again.stderr);
+    }
+}
+
+#[test]
+fn the_proxies_of_the_daemons_environment_are_used() {
+    let proxy = ModelServer::start();
+    let far = |daemon: &Place| {
+        let mut run = daemon.command(&["run", "--model", "openai:test-model", "hi"]);
+        run.env("OPENAI_API_KEY", KEY)
+            .env("OPENAI_BASE_URL", "http://models.invalid/v1")
+            .stdin(Stdio::null());
+        finish(&mut run)
+    };
+    let daemon = build().env("HTTP_PROXY", &proxy.url()).start();
+    proxy.reply(Reply::text("By proxy."));
+    assert_eq!(far(&daemon).ok().trim(), "By proxy.");
+    assert_eq!(proxy.asked().last().unwrap().path, "http://models.invalid/v1/responses");
+    let before = proxy.asked().len();
+    let daemon = build()
+        .env("HTTP_PROXY", &proxy.url())
+        .env("NO_PROXY", "models.invalid")
+        .env("CTX_LIMITS_MODEL_ATTEMPTS", "1")
+        .start();
+    let failed = far(&daemon);
+    assert!(failed.code == 69 && failed.stderr.contains("models.invalid"), "{}", failed.stderr);
+    assert_eq!(proxy.asked().len(), before, "it was not asked");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::sse::Message;
 use super::talk::{Block, Names, Said, arguments, blocks, object};
@@ -16,7 +16,14 @@ const OUTPUT_TOKENS: u64 = 8_192;
 /// and the conversation up to its last two turns of the user.
 pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
     let mut messages: Vec<Value> = Vec::new();
+    // A turn that made its calls without thinking cannot go on with it: the API wants to see the beginning of that turn.
+    let mut goes_on_without_thinking = false;
     for block in blocks(request, names) {
+        goes_on_without_thinking = match &block {
+            Block::User(_) => false,
+            Block::Model { calls, .. } => calls.first().is_some_and(|call| call.kept.is_empty()),
+            Block::Results(_) => goes_on_without_thinking,
+        };
         let (role, content) = match block {
             Block::User(said) => ("user", said.into_iter().map(user).collect()),
             Block::Model { text, calls } => ("assistant", assistant(&text, calls)),
@@ -67,11 +74,25 @@ pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
         if !tools.is_empty() {
             body.insert("tools".to_owned(), tools.into());
         }
-        if let Some(budget) = options.reasoning.as_deref().map(|effort| budget(effort, max)) {
-            body.insert("thinking".to_owned(), json!({ "type": "enabled", "budget_tokens": budget }));
+        if let Some(effort) = options.reasoning.as_deref().filter(|_| !goes_on_without_thinking) {
+            think(body, effort, max, options);
         }
     }
     body
+}
+
+/// Says how to think. Its text is asked for: later models leave it out otherwise.
+fn think(body: &mut Map<String, Value>, effort: &str, max: u64, options: &Options) {
+    match (options.thinks_by_budget, budget(effort, max)) {
+        (true, Some(tokens)) => {
+            body.insert("thinking".to_owned(), json!({ "type": "enabled", "budget_tokens": tokens }));
+        }
+        (true, None) => {}
+        (false, _) => {
+            body.insert("thinking".to_owned(), json!({ "type": "adaptive", "display": "summarized" }));
+            body.insert("output_config".to_owned(), json!({ "effort": effort }));
+        }
+    }
 }
 
 fn mark(block: &mut Value) {
@@ -80,14 +101,17 @@ fn mark(block: &mut Value) {
     }
 }
 
-/// Tokens to think with: at least what the API takes, and never the whole answer.
-fn budget(effort: &str, max: u64) -> u64 {
+/// The fewest tokens to think with that the API takes.
+const BUDGET_MIN: u64 = 1_024;
+
+/// Tokens to think with: never the whole answer. None: the answer has no room for thinking.
+fn budget(effort: &str, max: u64) -> Option<u64> {
     let wanted = match effort {
-        "low" | "minimal" => 2_048,
+        "low" => 2_048,
         "high" => 24_576,
         _ => 8_192,
     };
-    wanted.min(max / 2).max(1_024)
+    (max > BUDGET_MIN).then(|| wanted.min(max / 2).max(BUDGET_MIN))
 }
 
 fn user(said: Said) -> Value {
@@ -99,16 +123,21 @@ fn user(said: Said) -> Value {
     }
 }
 
-/// Thinking stands first, as it was signed.
+/// Thinking stands before the call that it led to, as it was signed; the text behind the first of it.
 fn assistant(text: &str, calls: Vec<super::talk::Call>) -> Vec<Value> {
-    let mut content: Vec<Value> = calls.iter().flat_map(|call| call.kept.iter().cloned()).collect();
-    if !text.trim().is_empty() {
-        // Space at the end of what the model said is refused.
-        content.push(json!({ "type": "text", "text": text.trim_end() }));
+    // Space at the end of what the model said is refused, and so is text of nothing else.
+    let mut text = Some(text.trim_end())
+        .filter(|text| !text.is_empty())
+        .map(|text| json!({ "type": "text", "text": text }));
+    let mut content = Vec::new();
+    for call in calls {
+        content.extend(call.kept);
+        content.extend(text.take());
+        content.push(
+            json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": object(&call.input) }),
+        );
     }
-    content.extend(calls.into_iter().map(
-        |call| json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": object(&call.input) }),
-    ));
+    content.extend(text);
     content
 }
 
@@ -169,6 +198,10 @@ impl Reader for Messages {
 
     fn end(&mut self) -> Result<Heard, Trouble> {
         Ok(Heard::default())
+    }
+
+    fn counted(&self) -> Option<Counted> {
+        (self.counted != Counted::default()).then_some(self.counted)
     }
 }
 
@@ -235,8 +268,8 @@ impl Messages {
     fn count(&mut self, usage: &Value) {
         let number = |at: &str| usage[at].as_u64();
         if let Some(fresh) = number("input_tokens") {
-            let cached = number("cache_read_input_tokens").unwrap_or(0);
-            let cache_written = number("cache_creation_input_tokens").unwrap_or(0);
+            let cached = number("cache_read_input_tokens").unwrap_or(self.counted.cached);
+            let cache_written = number("cache_creation_input_tokens").unwrap_or(self.counted.cache_written);
             let input = fresh.saturating_add(cached).saturating_add(cache_written);
             self.counted = Counted { input, cached, cache_written, ..self.counted };
         }

@@ -57,12 +57,18 @@ impl Refused<'_> {
         let model = self.model.to_owned();
         let status = self.status;
         match status {
+            // The page of a proxy in between says nothing of the key.
+            400..=499 if self.is_page() => ModelError::Protocol { model, detail: self.not_ours() },
             401 | 403 => key_rejected(model, status),
             402 => ModelError::NoQuota { model, detail: format!("it answered {status}") },
             429 => rate_limit(model, format!("it answered {status}"), self.retry_after),
             408 | 500..=599 => unavailable(model, status, format!("it answered {status}"), self.retry_after),
             _ => ModelError::Protocol { model, detail: self.not_ours() },
         }
+    }
+
+    fn is_page(&self) -> bool {
+        self.content_type.starts_with("text/html")
     }
 
     /// What came instead of an answer of this provider.
@@ -113,10 +119,16 @@ pub fn of_error(
     let says = |words: &[&str]| words.iter().any(|word| all.contains(word));
     let detail = shown(if message.is_empty() { &kinds } else { &message });
     let number = status.or_else(|| text("code").parse().ok()).unwrap_or(0);
-    if says(KEY) || matches!(number, 401 | 403) {
+    if says(KEY) || number == 401 {
         return key_rejected(model, number);
     }
-    if says(QUOTA) || number == 402 {
+    // A key that is known but may not do this: the provider says what.
+    if number == 403 {
+        return ModelError::KeyRejected { model, detail };
+    }
+    // Google speaks of billing also at a limit by the minute, and says then how long to wait.
+    let is_short = retry_delay(error).is_some() && !error.to_string().contains("PerDay");
+    if (says(QUOTA) && !is_short) || number == 402 {
         return ModelError::NoQuota { model, detail };
     }
     if number == 429 || says(&["rate_limit", "resource_exhausted", "too many requests"]) {

@@ -12,7 +12,7 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The body of a request.
 pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
-    let needs_signature = options.id.starts_with("gemini-3");
+    let needs_signature = generation(&options.id).is_some_and(|generation| generation >= 3);
     let mut contents = Vec::new();
     for block in blocks(request, names) {
         match block {
@@ -73,7 +73,15 @@ pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
     }
     let mut config = Map::new();
     if options.reasons {
-        config.insert("thinkingConfig".to_owned(), json!({ "includeThoughts": true }));
+        let mut thinking = json!({ "includeThoughts": true });
+        if let (Some(effort), Some(fields)) = (&options.reasoning, thinking.as_object_mut()) {
+            // The second generation is told how many tokens, later ones how hard.
+            match generation(&options.id) {
+                Some(0..=2) => fields.insert("thinkingBudget".to_owned(), budget(effort).into()),
+                Some(_) | None => fields.insert("thinkingLevel".to_owned(), effort.as_str().into()),
+            };
+        }
+        config.insert("thinkingConfig".to_owned(), thinking);
     }
     if let Some(max) = options.max_output {
         config.insert("maxOutputTokens".to_owned(), max.into());
@@ -82,6 +90,20 @@ pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
         fields.insert("generationConfig".to_owned(), config.into());
     }
     body
+}
+
+/// Of `gemini-3.1-pro`: 3.
+fn generation(id: &str) -> Option<u32> {
+    let number = id.strip_prefix("gemini-")?;
+    number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn budget(effort: &str) -> u64 {
+    match effort {
+        "low" => 1_024,
+        "high" => 24_576,
+        _ => 8_192,
+    }
 }
 
 fn user(said: Said) -> Value {
@@ -113,7 +135,23 @@ const KNOWN: &[&str] = &[
 
 /// A schema with only what this API understands: what is left out is checked by the tool itself.
 pub fn fitting(schema: &Value) -> Value {
-    let Value::Object(schema) = schema else { return json!({ "type": "string" }) };
+    fit_part(schema, schema, 0)
+}
+
+/// How deep references are followed: a schema may contain itself.
+const DEPTH_MAX: usize = 16;
+
+fn fit_part(schema: &Value, whole: &Value, depth: usize) -> Value {
+    let any = || json!({ "type": "string" });
+    if depth > DEPTH_MAX {
+        return any();
+    }
+    let fitting = |schema: &Value| fit_part(schema, whole, depth + 1);
+    // It knows no references: what they name stands in their place.
+    if let Some(name) = text_at(schema, "/$ref") {
+        return name.strip_prefix('#').and_then(|at| whole.pointer(at)).map_or_else(any, fitting);
+    }
+    let Value::Object(schema) = schema else { return any() };
     let mut fit = Map::new();
     for (word, value) in schema {
         match (word.as_str(), value) {
@@ -147,6 +185,14 @@ pub fn fitting(schema: &Value) -> Value {
             }
             _ => {}
         }
+    }
+    // A list must say of what, and everything must have a type.
+    if fit.get("type").and_then(Value::as_str) == Some("array") {
+        fit.entry("items").or_insert_with(any);
+    }
+    if !fit.contains_key("type") && !fit.contains_key("anyOf") {
+        let is_object = fit.contains_key("properties");
+        fit.insert("type".to_owned(), if is_object { "object" } else { "string" }.into());
     }
     fit.into()
 }
@@ -183,7 +229,7 @@ impl Reader for Gemini {
             None => {}
             Some("STOP") => self.finish = Some(Finish::Stop),
             Some("MAX_TOKENS") => self.finish = Some(Finish::Length),
-            Some("MALFORMED_FUNCTION_CALL") => {
+            Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS") => {
                 return Err(Trouble::NotProtocol("it wrote a tool call that cannot be read".to_owned()));
             }
             Some(why) => return Err(Trouble::refused(why)),
@@ -197,6 +243,10 @@ impl Reader for Gemini {
         let finish = if self.has_calls && finish == Finish::Stop { Finish::ToolCalls } else { finish };
         let usage = self.counted.take().map(Piece::Usage);
         Ok(Heard { pieces: usage.into_iter().chain([Piece::Finish(finish)]).collect(), is_over: true })
+    }
+
+    fn counted(&self) -> Option<Counted> {
+        self.counted
     }
 }
 

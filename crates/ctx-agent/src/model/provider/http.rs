@@ -100,7 +100,7 @@ impl Ask<'_> {
         if !response.status().is_success() {
             return Err(self.refused(response, ASK_TIME).await);
         }
-        let kind = content_type(&response).to_owned();
+        let kind = content_type(&response);
         let body = self.body(response, ASK_TIME).await?;
         serde_json::from_str(&body).map_err(|_| {
             let (model, status) = (self.model, 200);
@@ -147,7 +147,7 @@ impl Ask<'_> {
     /// What an answer that is no stream means.
     async fn refused(&self, response: Response, time: Duration) -> ModelError {
         let status = response.status().as_u16();
-        let kind = content_type(&response).to_owned();
+        let kind = content_type(&response);
         let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let in_ms = header("retry-after-ms").and_then(|text| text.parse().ok()).map(Duration::from_millis);
         let retry_after = in_ms.or_else(|| header(RETRY_AFTER.as_str()).and_then(seconds));
@@ -178,18 +178,20 @@ impl Ask<'_> {
         }
     }
 
-    /// The provider's words, without the key that they may repeat.
+    /// The provider's words, without the key that they may repeat, and without the operator's headers, which may be one.
     pub fn hide(&self, error: ModelError) -> ModelError {
-        match self.key {
-            Some(key) => error.map_detail(|detail| key.hidden_in(&detail)),
-            None => error,
-        }
+        error.map_detail(|mut detail| {
+            for (_, value) in &self.setup.headers {
+                detail = Secret::new(value.as_str()).hidden_in(&detail);
+            }
+            self.key.map_or_else(|| detail.clone(), |key| key.hidden_in(&detail))
+        })
     }
 
     /// No answer came.
     fn lost(&self, error: &reqwest::Error) -> ModelError {
         let (model, retry_after) = (self.model.to_owned(), None);
-        let detail = format!("{}: {}", self.setup.base_url, reasons(error));
+        let detail = format!("{}: {}", self.setup.shown_url(), reasons(error));
         ModelError::Unavailable { model, reason: "unreachable", detail, retry_after }
     }
 
@@ -198,8 +200,9 @@ impl Ask<'_> {
     }
 }
 
-fn content_type(response: &Response) -> &str {
-    response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+fn content_type(response: &Response) -> String {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().trim().to_lowercase()
 }
 
 /// An error with what caused it, without the address, which the caller names.

@@ -45,6 +45,8 @@ pub struct Price {
     pub cached: Option<f64>,
     /// Input that goes into the cache; the usual price where none is named.
     pub cache_write: Option<f64>,
+    /// A request with more input tokens than this costs twice as much for its input, and half as much again for its output.
+    pub long: Option<u64>,
 }
 
 static FILE: LazyLock<File> = LazyLock::new(|| {
@@ -90,10 +92,12 @@ impl Price {
         let fresh = counted.input.saturating_sub(counted.cached).saturating_sub(counted.cache_written);
         // A dollar for a million tokens is a thousand billionths for one.
         let cost = |tokens: u64, price: f64| tokens as f64 * price * 1_000.0;
-        let sum = cost(fresh, self.input)
+        let input = cost(fresh, self.input)
             + cost(counted.cached, self.cached.unwrap_or(self.input))
-            + cost(counted.cache_written, self.cache_write.unwrap_or(self.input))
-            + cost(counted.output, self.output);
+            + cost(counted.cache_written, self.cache_write.unwrap_or(self.input));
+        let output = cost(counted.output, self.output);
+        let is_long = self.long.is_some_and(|long| counted.input > long);
+        let sum = if is_long { 2.0 * input + 1.5 * output } else { input + output };
         sum.round() as u64
     }
 }
@@ -130,9 +134,19 @@ mod tests {
 
     #[test]
     fn cached_tokens_cost_what_they_cost() {
-        let price = Price { input: 3.0, output: 15.0, cached: Some(0.3), cache_write: Some(3.75) };
+        let (cached, cache_write, long) = (Some(0.3), Some(3.75), None);
+        let price = Price { input: 3.0, output: 15.0, cached, cache_write, long };
         let counted = Counted { input: 1_000, output: 100, cached: 600, cache_written: 200 };
         let dollars = price.of(&counted) as f64 / 1e9;
         assert!((dollars - (200.0 * 3.0 + 600.0 * 0.3 + 200.0 * 3.75 + 100.0 * 15.0) / 1e6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_long_request_costs_more() {
+        let (cached, cache_write, long) = (None, None, Some(200_000));
+        let price = Price { input: 2.0, output: 12.0, cached, cache_write, long };
+        let of = |input| price.of(&Counted { input, output: 1_000, ..Counted::default() });
+        assert_eq!(of(200_000), 412_000_000);
+        assert_eq!(of(300_000), 1_218_000_000);
     }
 }

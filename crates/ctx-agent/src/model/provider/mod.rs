@@ -90,6 +90,8 @@ impl Remote {
         let options = Options {
             id: id.to_owned(),
             reasons: known.is_some_and(|known| known.can("reasoning")),
+            thinks_by_budget: known.is_some_and(|known| !known.can("adaptive")),
+            sees: known.is_none_or(|known| known.can("images")),
             reasoning: wishes.reasoning,
             max_output: wishes.max_output,
             output: known.map(|known| known.output),
@@ -120,6 +122,8 @@ impl Remote {
 
     async fn begin(&self, request: &Request) -> Result<Streaming, ModelError> {
         let key = self.setup.key(&request.model).await?;
+        let blind = (!self.options.sees).then(|| Request { images: Arc::default(), ..request.clone() });
+        let request = blind.as_ref().unwrap_or(request);
         let names = Names::of(&request.tools);
         let first_byte = Duration::from_millis(self.limits.model_first_byte_ms);
         let ask = Ask { setup: &self.setup, model: &request.model, key: key.as_ref() };
@@ -151,6 +155,7 @@ impl Remote {
             ready: VecDeque::new(),
             has_spoken: false,
             is_over: false,
+            failed: None,
         })
     }
 }
@@ -220,6 +225,8 @@ struct Streaming {
     /// Something was passed on, so that the call cannot be made again.
     has_spoken: bool,
     is_over: bool,
+    /// How it broke off, once what it cost until then is passed on.
+    failed: Option<ModelError>,
 }
 
 impl Answer for Streaming {
@@ -233,7 +240,14 @@ impl Answer for Streaming {
                 if self.is_over {
                     return Ok(None);
                 }
-                self.read_on().await?;
+                if let Some(error) = self.failed.take() {
+                    return Err(error);
+                }
+                if let Err(error) = self.read_on().await {
+                    let cost = self.reader.counted().map(|counted| self.event(Piece::Usage(counted)));
+                    self.ready.extend(cost);
+                    self.failed = Some(error);
+                }
             }
         })
     }

@@ -17,7 +17,15 @@ pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
         match block {
             Block::User(said) => messages.push(json!({ "role": "user", "content": user(said) })),
             Block::Model { text, calls } => {
-                let mut message = json!({ "role": "assistant", "content": text });
+                // With calls alone there is no content; an empty one is refused by some.
+                let content = if text.is_empty() { Value::Null } else { text.into() };
+                let mut message = json!({ "role": "assistant", "content": content });
+                // Servers that show their reasoning want to see it again with the calls that it led to.
+                for (field, thought) in calls.iter().flat_map(|call| &call.kept).filter_map(thought) {
+                    if let Some(message) = message.as_object_mut() {
+                        message.insert(field.to_owned(), thought);
+                    }
+                }
                 let calls: Vec<Value> = calls
                     .iter()
                     .map(|call| {
@@ -64,6 +72,14 @@ pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
     body
 }
 
+/// The fields that reasoning comes in.
+const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
+
+/// Reasoning as it was kept: its field, and its text.
+fn thought(kept: &Value) -> Option<(&'static str, Value)> {
+    REASONING.into_iter().find_map(|field| Some((field, kept.get(field)?.clone())))
+}
+
 /// Text alone is a string, which every server understands.
 fn user(said: Vec<Said>) -> Value {
     if let Some(texts) = said.iter().map(Said::text).collect::<Option<Vec<&str>>>() {
@@ -85,6 +101,8 @@ pub struct Chat {
     finish: Option<Finish>,
     usage: Option<Counted>,
     refusal: String,
+    /// What it thought, and the field that it came in.
+    reasoning: Option<(&'static str, String)>,
 }
 
 /// A call whose arguments are still coming.
@@ -112,8 +130,13 @@ impl Reader for Chat {
         let Some(choice) = chunk.pointer("/choices/0") else { return Ok(Heard::default()) };
         let mut pieces = Vec::new();
         if let Some(delta) = choice.get("delta") {
-            let reasoning = text_at(delta, "/reasoning_content").or_else(|| text_at(delta, "/reasoning"));
-            pieces.extend(reasoning.map(|text| Piece::Reasoning(text.to_owned())));
+            let reasoning = REASONING
+                .into_iter()
+                .find_map(|field| Some((field, delta.get(field)?.as_str().filter(|text| !text.is_empty())?)));
+            if let Some((field, text)) = reasoning {
+                self.reasoning.get_or_insert_with(|| (field, String::new())).1.push_str(text);
+                pieces.push(Piece::Reasoning(text.to_owned()));
+            }
             pieces.extend(text_at(delta, "/content").map(|text| Piece::Text(text.to_owned())));
             self.refusal.push_str(text_at(delta, "/refusal").unwrap_or_default());
             for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
@@ -137,18 +160,23 @@ impl Reader for Chat {
             return Err(Trouble::refused(&self.refusal));
         }
         let calls = std::mem::take(&mut self.calls);
+        let mut kept = self.reasoning.take().map(|(field, text)| json!({ field: text }));
         let mut pieces: Vec<Piece> = calls
             .into_iter()
             .map(|call| Piece::Call {
                 id: Some(call.id).filter(|id| !id.is_empty()),
                 name: call.name,
                 input: arguments(&call.arguments),
-                kept: Vec::new(),
+                kept: kept.take().into_iter().collect(),
             })
             .collect();
         pieces.extend(self.usage.take().map(Piece::Usage));
         pieces.push(Piece::Finish(finish));
         Ok(Heard { pieces, is_over: true })
+    }
+
+    fn counted(&self) -> Option<Counted> {
+        self.usage
     }
 }
 
@@ -157,7 +185,10 @@ impl Chat {
         let index = delta.get("index").and_then(Value::as_u64);
         let id = text_at(delta, "/id").unwrap_or_default();
         let known = match index {
-            Some(_) => self.calls.iter().position(|call| call.index == index),
+            // Some servers number every call 0; one with another id is another call.
+            Some(_) => self.calls.iter().rposition(|call| {
+                call.index == index && (id.is_empty() || call.id.is_empty() || call.id == id)
+            }),
             // Without a number, one with a new id is a new call.
             None if id.is_empty() => self.calls.len().checked_sub(1),
             None => self.calls.iter().position(|call| call.id == id),
@@ -187,6 +218,6 @@ fn count(usage: &Map<String, Value>) -> Counted {
         input: number("/prompt_tokens"),
         output: number("/completion_tokens"),
         cached: number("/prompt_tokens_details/cached_tokens"),
-        cache_written: 0,
+        cache_written: number("/prompt_tokens_details/cache_write_tokens"),
     }
 }

@@ -124,6 +124,11 @@ impl Reader for Responses {
     fn end(&mut self) -> Result<Heard, Trouble> {
         Ok(Heard::default())
     }
+
+    /// It says so at the end alone.
+    fn counted(&self) -> Option<Counted> {
+        None
+    }
 }
 
 impl Responses {
@@ -164,7 +169,7 @@ impl Responses {
             input: number("/usage/input_tokens"),
             output: number("/usage/output_tokens"),
             cached: number("/usage/input_tokens_details/cached_tokens"),
-            cache_written: 0,
+            cache_written: number("/usage/input_tokens_details/cache_write_tokens"),
         };
         let usage = response.get("usage").filter(|usage| usage.is_object()).map(|_| Piece::Usage(counted));
         Ok(Heard { pieces: usage.into_iter().chain([Piece::Finish(finish)]).collect(), is_over: true })

@@ -132,6 +132,16 @@ impl Setup {
         Setup { name: name.to_owned(), kind, base_url, headers, key, ca_file, proxy }
     }
 
+    /// Its address for people: a password, or a key in the query, is left out.
+    pub fn shown_url(&self) -> String {
+        let url = self.base_url.split(['?', '#']).next().unwrap_or_default();
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+        let (place, path) = rest.split_once('/').map_or((rest, None), |(place, path)| (place, Some(path)));
+        let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
+        let path = path.map(|path| format!("/{path}")).unwrap_or_default();
+        if scheme.is_empty() { format!("{host}{path}") } else { format!("{scheme}://{host}{path}") }
+    }
+
     /// Reads the key.
     pub async fn key(&self, model: &str) -> Result<Option<Secret>, ModelError> {
         let no_key = |detail: String| ModelError::NoKey { model: model.to_owned(), detail };

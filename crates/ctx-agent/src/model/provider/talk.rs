@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use ctx_session::Ulid;
 use ctx_session::conversation::{Part, Role};
+use ctx_session::image::Image;
 use ctx_session::record::ToolStatus;
 use serde_json::Value;
 
@@ -79,8 +80,15 @@ pub fn blocks(request: &Request, names: &Names) -> Vec<Block> {
     let mut blocks = Vec::new();
     for turn in &request.messages {
         match turn.role {
-            Role::User | Role::Subagent => say(&mut blocks, turn.text()),
-            Role::System => say(&mut blocks, format!("[note]\n{}", turn.text())),
+            Role::User | Role::Subagent => {
+                say(&mut blocks, Said::Text(turn.text()));
+                for part in &turn.content {
+                    if let Part::Image(image) = part {
+                        say(&mut blocks, shown(image, request));
+                    }
+                }
+            }
+            Role::System => say(&mut blocks, Said::Text(format!("[note]\n{}", turn.text()))),
             Role::Assistant => answer(&mut blocks, turn, request, names, &results),
             // Each stands behind its call already.
             Role::Tool => {}
@@ -93,13 +101,21 @@ pub fn blocks(request: &Request, names: &Names) -> Vec<Block> {
     blocks
 }
 
-fn say(blocks: &mut Vec<Block>, text: String) {
-    if text.trim().is_empty() {
+fn say(blocks: &mut Vec<Block>, piece: Said) {
+    if piece.text().is_some_and(|text| text.trim().is_empty()) {
         return;
     }
     match blocks.last_mut() {
-        Some(Block::User(said)) => said.push(Said::Text(text)),
-        Some(_) | None => blocks.push(Block::User(vec![Said::Text(text)])),
+        Some(Block::User(said)) => said.push(piece),
+        Some(_) | None => blocks.push(Block::User(vec![piece])),
+    }
+}
+
+/// An image, or what is said in its place: the model is not made to see, or its bytes are gone.
+fn shown(image: &Image, request: &Request) -> Said {
+    match request.images.get(&image.sha256) {
+        Some(base64) => Said::Image { mime: image.mime.clone(), base64: base64.clone() },
+        None => Said::Text(format!("{} was here, which you cannot be shown", image.in_words())),
     }
 }
 

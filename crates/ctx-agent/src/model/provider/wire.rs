@@ -14,6 +14,10 @@ pub struct Options {
     pub reasoning: Option<String>,
     /// Whether it is known to think.
     pub reasons: bool,
+    /// Whether it is told how many tokens to think with; later models are told how hard.
+    pub thinks_by_budget: bool,
+    /// Whether it can be shown images; what is not known of a model is tried.
+    pub sees: bool,
     /// The most tokens of an answer that the operator wants.
     pub max_output: Option<u64>,
     /// The most tokens of an answer that the model can give.
@@ -74,6 +78,9 @@ pub trait Reader: Send {
 
     /// The stream is at its end. An answer that is not over by then broke off.
     fn end(&mut self) -> Result<Heard, Trouble>;
+
+    /// What an answer that breaks off has cost so far, if its provider has said so.
+    fn counted(&self) -> Option<Counted>;
 }
 
 /// The data of an event.

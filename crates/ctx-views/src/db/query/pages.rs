@@ -159,7 +159,7 @@ impl Queries<'_> {
 }
 
 const RUN: &str = "id, seq, message_id, state, model, created_at, started_at, completed_at, duration_ms, tokens_in, \
-     tokens_out, error, kind, finish_reason";
+     tokens_out, error, kind, finish_reason, tokens_cached, cost_nano";
 
 fn message(row: &Row<'_>) -> rusqlite::Result<MessageItem> {
     Ok(MessageItem {
@@ -192,7 +192,12 @@ fn run(row: &Row<'_>) -> rusqlite::Result<RunItem> {
         started_at: time(6)?,
         completed_at: time(7)?,
         duration_ms: row.get::<_, Option<i64>>(8)?.map(count_of),
-        usage: Usage { input: count_of(row.get(9)?), output: count_of(row.get(10)?), ..Usage::default() },
+        usage: Usage {
+            input: count_of(row.get(9)?),
+            output: count_of(row.get(10)?),
+            cached: count_of(row.get(14)?),
+            cost_nano_usd: count_of(row.get(15)?),
+        },
         error: row.get::<_, Option<String>>(11)?.and_then(|text| serde_json::from_str(&text).ok()),
     })
 }

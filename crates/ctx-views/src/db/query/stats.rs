@@ -1,7 +1,9 @@
 //! Counts over sessions: what was done, by whom, with which tools, at what cost in tokens.
 
+use std::collections::HashMap;
+
 use ctx_session::record::Usage;
-use ctx_session::{Name, Timestamp};
+use ctx_session::{Name, SessionId, Timestamp};
 use rusqlite::types::Value;
 
 use super::{Queries, Viewer, Wanted};
@@ -33,6 +35,30 @@ pub struct Stats {
     pub usage: Usage,
     /// The time that runs took.
     pub run_ms: u64,
+    /// What model calls cost, by the UTC day on which they were over (`2026-11-18`), oldest first.
+    pub by_day: Vec<Spent>,
+    /// The same by week (`2026-W47`, from Monday), oldest first.
+    pub by_week: Vec<Spent>,
+    /// What cost most comes first.
+    pub by_model: Vec<Spent>,
+    pub by_project: Vec<Spent>,
+    pub by_agent: Vec<Spent>,
+}
+
+/// What the model calls of one day, model, project or agent came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spent {
+    pub word: String,
+    pub calls: u64,
+    pub usage: Usage,
+}
+
+/// What one operator has spent in one project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    pub operator: u32,
+    pub project: String,
+    pub cost_nano_usd: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +100,9 @@ impl Queries<'_> {
         let of_messages = &own("messages AS m", "m");
         let sessions_by_state = count("s.state", of_sessions)?;
         let sum = |what: &str, from: &str| self.sum(what, from, &condition, &wanted.values);
+        let spent =
+            |what: &str, order: &str| self.spent(what, order, query.since, &condition, &wanted.values);
+        let (first, most) = ("word", "cost DESC, input DESC, word");
         Ok(Stats {
             sessions: sessions_by_state.iter().map(|(_, n)| n).sum(),
             sessions_by_state,
@@ -86,10 +115,68 @@ impl Queries<'_> {
             usage: Usage {
                 input: sum("r.tokens_in", of_runs)?,
                 output: sum("r.tokens_out", of_runs)?,
-                ..Usage::default()
+                cached: sum("r.tokens_cached", of_runs)?,
+                cost_nano_usd: sum("r.cost_nano", of_runs)?,
             },
             run_ms: sum("r.duration_ms", of_runs)?,
+            by_day: spent("strftime('%Y-%m-%d', c.created_at / 1000, 'unixepoch')", first)?,
+            by_week: spent("strftime('%G-W%V', c.created_at / 1000, 'unixepoch')", first)?,
+            by_model: spent("c.model", most)?,
+            by_project: spent("s.project", most)?,
+            by_agent: spent("s.agent", most)?,
         })
+    }
+
+    fn spent(
+        &self,
+        what: &str,
+        order: &str,
+        since: Option<Timestamp>,
+        condition: &str,
+        values: &[Value],
+    ) -> Result<Vec<Spent>, DbError> {
+        // What an earlier call of a session cost is not of this time, though the session is.
+        let since = since.map_or(0, millis);
+        let sql = format!(
+            "SELECT ifnull({what}, '-') AS word, count(*), sum(c.tokens_in) AS input, sum(c.tokens_out),
+               sum(c.tokens_cached), sum(c.cost_nano) AS cost
+             FROM {} WHERE {condition} AND c.created_at >= {since} GROUP BY 1 ORDER BY {order}",
+            own("model_calls AS c", "c")
+        );
+        self.rows(&sql, values.to_vec(), |row| {
+            let count = |at: usize| -> rusqlite::Result<u64> { Ok(count_of(row.get(at)?)) };
+            let usage =
+                Usage { input: count(2)?, output: count(3)?, cached: count(4)?, cost_nano_usd: count(5)? };
+            Ok(Spent { word: row.get(0)?, calls: count(1)?, usage })
+        })
+    }
+
+    /// What was paid for model calls that were over in `from..until`, by operator and project.
+    pub fn paid(&self, from: Timestamp, until: Timestamp) -> Result<Vec<Share>, DbError> {
+        let sql = format!(
+            "SELECT s.owner, s.project, sum(c.cost_nano) FROM {}
+             WHERE c.cost_nano > 0 AND c.created_at >= ?1 AND c.created_at < ?2 GROUP BY 1, 2",
+            own("model_calls AS c", "c")
+        );
+        self.rows(&sql, vec![millis(from).into(), millis(until).into()], |row| {
+            Ok(Share { operator: row.get(0)?, project: row.get(1)?, cost_nano_usd: count_of(row.get(2)?) })
+        })
+    }
+
+    /// What sessions have cost so far; those that are not known are left out.
+    pub fn usage_of(&self, sessions: &[SessionId]) -> Result<HashMap<SessionId, Usage>, DbError> {
+        let marks = vec!["?"; sessions.len()].join(", ");
+        let sql = format!(
+            "SELECT id, tokens_in, tokens_out, tokens_cached, cost_nano FROM sessions WHERE id IN ({marks})"
+        );
+        let ids = sessions.iter().map(|id| id.to_string().into()).collect();
+        let found = self.rows(&sql, ids, |row| {
+            let count = |at: usize| -> rusqlite::Result<u64> { Ok(count_of(row.get(at)?)) };
+            let usage =
+                Usage { input: count(1)?, output: count(2)?, cached: count(3)?, cost_nano_usd: count(4)? };
+            Ok((row.get::<_, String>(0)?, usage))
+        })?;
+        Ok(found.into_iter().filter_map(|(id, usage)| Some((id.parse().ok()?, usage))).collect())
     }
 
     fn sum(&self, what: &str, from: &str, condition: &str, values: &[Value]) -> Result<u64, DbError> {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
 use ctx_session::Body;
-use ctx_session::record::{CheckpointBody, Decoded, RunBody, ToolBody};
+use ctx_session::record::{CheckpointBody, Decoded, MessageBody, RunBody, ToolBody};
 use ctx_views::identity::Place;
 
 use super::finding::Finding;
@@ -47,7 +47,7 @@ fn note(entry: &Entry, named: &mut BTreeMap<String, Named>) {
     let mut add = |sha256: String, size: Option<u64>| {
         named.entry(sha256).or_insert(Named { line: entry.line, size });
     };
-    if !matches!(entry.kind.as_str(), "tool_finished" | "context" | "prompt_edited") {
+    if !matches!(entry.kind.as_str(), "tool_finished" | "context" | "prompt_edited" | "user") {
         return;
     }
     match Body::decode(&entry.kind, &entry.text) {
@@ -55,6 +55,9 @@ fn note(entry: &Entry, named: &mut BTreeMap<String, Named>) {
             for blob in tool.blob.into_iter().chain(tool.diff_blob) {
                 add(blob.sha256, Some(blob.size));
             }
+        }
+        Decoded::Known(Body::Message(MessageBody::User(user))) => {
+            user.images.into_iter().for_each(|image| add(image.sha256, Some(image.size)));
         }
         Decoded::Known(Body::Run(RunBody::Context(context))) => {
             context.prompts.into_iter().for_each(|prompt| add(prompt.hash, None));

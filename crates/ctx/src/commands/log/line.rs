@@ -10,7 +10,7 @@ use ctx_session::record::{
 use serde::Serialize;
 
 use crate::output::{self, Paint};
-use crate::words;
+use crate::{waits, words};
 
 /// Longest piece of text in a line.
 const TEXT_MAX: usize = 120;
@@ -69,7 +69,11 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
             let shown = if context.redact == Some(Redact::Off) { ", secrets are not redacted" } else { "" };
             format!("context: {} in {}{asked}{shown}", in_api(&context.model), context.cwd)
         }
-        Body::Message(MessageBody::User(user)) => format!("{} {}", paint.cyan("user"), quote(&user.text)),
+        Body::Message(MessageBody::User(user)) => {
+            let images: String =
+                user.images.iter().map(|image| format!(" {}", safe(&image.in_words()))).collect();
+            format!("{} {}{images}", paint.cyan("user"), quote(&user.text))
+        }
         Body::Run(RunBody::Created(run)) => format!("run {} created{}", run.turn_id, purpose(run)),
         Body::Message(MessageBody::AssistantStarted(started)) => {
             format!("assistant began, step {}", started.step)
@@ -99,7 +103,14 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
         Body::Run(RunBody::Finished(end)) => {
             let (read, written) = (end.usage.input, end.usage.output);
             let why = end.finish_reason.map(|why| format!(", {}", word(&why))).unwrap_or_default();
-            format!("run done after {} ms, {read} tokens in, {written} out{why}", end.duration_ms)
+            let cost = match end.usage.cost_nano_usd {
+                0 => String::new(),
+                _ => format!(", {}", end.usage.cost()),
+            };
+            format!("run done after {} ms, {read} tokens in, {written} out{cost}{why}", end.duration_ms)
+        }
+        Body::Run(RunBody::Retrying(retry)) => {
+            paint.yellow(&waits::retrying(&retry.message, retry.attempt, retry.attempts_max, retry.wait_ms))
         }
         Body::Run(RunBody::Cancelled(end)) => paint.yellow(&format!("run cancelled: {}", word(&end.reason))),
         Body::Run(RunBody::Failed(end)) => {

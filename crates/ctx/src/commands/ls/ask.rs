@@ -5,10 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use ctx_api::http::{Checkpoint, List, Session};
 use ctx_session::project::DEFAULT_PROJECT;
-use ctx_session::{CheckpointId, Name, SessionId, StateName};
+use ctx_session::record::Usage;
+use ctx_session::{CheckpointId, Name, SessionId, StateName, Usd};
 
 use super::find::Row;
 use crate::client::Api;
+use crate::index::{self, Index};
 use crate::root::Root;
 
 /// Asks the daemon, if there is one and there is anything to ask about.
@@ -36,6 +38,31 @@ pub fn mark(root: &Root, rows: &mut [Row]) {
             row.pause_reason = session.checkpoint.and_then(|at| reason(&api, session.id, at));
             row.known = Some(Box::new(session));
         }
+    }
+}
+
+/// What the sessions have cost, from the index, or from the daemon where that is another user's. What is not known stays 0.
+pub fn count(root: &Root, rows: &mut [Row]) {
+    let of_known = |session: &Session| Usage {
+        input: session.tokens_in,
+        output: session.tokens_out,
+        cached: session.tokens_cached,
+        cost_nano_usd: Usd::of_dollars(session.cost_usd).unwrap_or_default().nano,
+    };
+    let ids: Vec<SessionId> = rows.iter().map(|row| row.meta.id).collect();
+    let mut found: HashMap<SessionId, Usage> = match index::open(root) {
+        _ if rows.is_empty() => HashMap::new(),
+        Ok(Index::File(index)) => index.queries().usage_of(&ids).unwrap_or_default(),
+        Ok(Index::Daemon(api)) => {
+            let projects = of(rows, |_| true);
+            let sessions = projects.iter().flat_map(|project| of_project(&api, project, ""));
+            sessions.map(|(id, session)| (id, of_known(&session))).collect()
+        }
+        Err(_) => HashMap::new(),
+    };
+    for row in rows {
+        let known = row.known.as_deref().map(of_known);
+        row.usage = known.or_else(|| found.remove(&row.meta.id)).unwrap_or(row.usage);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ctx_api::http::{Damage, List, Session};
 use ctx_journal::LogPath;
-use ctx_session::record::Failure as SessionFailure;
+use ctx_session::record::{Failure as SessionFailure, Usage};
 use ctx_session::{Code, Missing, Name, StateName, Timestamp};
 use ctx_views::db::{Flawed, IndexReader, ListQuery, SessionItem, Sort};
 use ctx_views::files::Meta;
@@ -42,6 +42,8 @@ pub struct Row {
     pub approvals: usize,
     /// Why it is paused: only the daemon knows.
     pub pause_reason: Option<String>,
+    /// What its model calls have cost.
+    pub usage: Usage,
     /// As the daemon shows it, where it was asked.
     pub known: Option<Box<Session>>,
 }
@@ -341,6 +343,7 @@ impl Row {
             failing: None,
             approvals: 0,
             pause_reason: None,
+            usage: Usage::default(),
             known: None,
             meta: summary.meta,
             stale: None,
@@ -385,6 +388,7 @@ impl Row {
             failing: None,
             approvals: 0,
             pause_reason: None,
+            usage: row.usage,
             known: None,
             meta,
             stale: None,
