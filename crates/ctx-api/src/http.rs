@@ -31,6 +31,7 @@ pub use checkpoint::{
 };
 pub use compaction::{
     Aggregate, Compaction, CompactionApproval, CompactionChange, CompactionRow, NewCompaction,
+    ProposedCompaction,
 };
 pub use import::{ImportBatch, ImportDone, ImportUndone, ImportedSession, KeptSession};
 pub use issue::{

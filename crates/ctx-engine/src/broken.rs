@@ -114,6 +114,8 @@ impl Inner {
     /// Takes in what the index knows of and the start did not find: their logs are gone. Blocking.
     pub(crate) fn take_in_gone(&self) {
         let Some(index) = self.behind.index() else { return };
+        // What the plan found to be gone is written by now.
+        index.flush();
         let gone_ones = match index.ask(|queries| queries.gone()) {
             Ok(gone_ones) => gone_ones,
             Err(error) => return tracing::warn!(%error, "sessions whose logs are gone are not listed"),

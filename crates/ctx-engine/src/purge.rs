@@ -83,7 +83,9 @@ impl Engine {
                 return Ok(false);
             }
             // Files without their log; where there is no directory either, that is as it should be.
-            let _ = journal.remove(&log);
+            if let Some(root) = &inner.root {
+                let _ = std::fs::remove_dir_all(root.path().join(log.dir()));
+            }
             let purged = Deed::new(&of.meta, of.next_seq.unwrap_or(0), caller.uid, inner.fresh.now());
             inner.behind.purge_gone(purged)?;
             inner.registry.remove(id);

@@ -163,6 +163,10 @@ impl Reader {
         let damage = self.journal.read(log, 0, &mut |entry| {
             let Some(record) = record_of(&entry) else {
                 is_whole &= matches!(Body::decode(&entry.kind, &entry.text), Decoded::Unknown);
+                // What we do not know still holds its place.
+                if let Some(session) = &mut session {
+                    session.next_seq = entry.seq_after();
+                }
                 return ControlFlow::Continue(());
             };
             if session.is_none() {

@@ -166,9 +166,11 @@ fn open(inner: &Inner, id: SessionId) -> Result<Core, Refusal> {
         let first = Body::Session(SessionBody::Meta(Box::new(identity.meta)));
         core.commit(vec![first], now).map_err(|error| error.refusal().clone())?;
     }
+    // One whose log was gone is what the log says, now that it is back.
+    let was_over = summary.state.is_over() && summary.broken.is_none();
     let recovered = {
         let mut ids = inner.fresh.ids();
-        core.recover(inner.interruption(id), now, &mut ids, &inner.limits, summary.state.is_over())
+        core.recover(inner.interruption(id), now, &mut ids, &inner.limits, was_over)
     };
     let recovered = recovered.map_err(|error| error.refusal().clone())?;
     close_detached(inner, &recovered);

@@ -93,7 +93,7 @@ fn a_line_of_the_log_reads_like_the_design_shows_it() {
     let world: World = scene("post id=msg-1 text=explain");
     let lines: Vec<String> = world.records.iter().take(3).map(to_line).collect();
     expect![[r#"
-        {"schema_version":1,"seq":0,"time":"2026-11-15T06:00:00.000Z","type":"session_meta","session_id":"01KA32G4R0000000000000000S","name":"default","scope":"private","owner":1000,"agent":"coder","project":"demo","cwd":"/work","model":"debug/echo","client":"cli","app":"ctx 0.1.0"}
+        {"schema_version":1,"seq":0,"time":"2026-11-15T06:00:00.000Z","type":"session_meta","session_id":"01KA32G4R0000000000000000S","name":"default","scope":"private","owner":1000,"agent":"coder","project":"demo","cwd":"/work","provider":"debug","model":"debug:echo","client":"cli","app":"ctx 0.1.0"}
         {"schema_version":1,"seq":1,"time":"2026-11-15T06:00:01.000Z","type":"user","turn_id":"01M7EWN2Q82452VV4909EC3V37","message_id":"01M7EWN2Q8F29T5VQV69ANXJ8B","client_id":"msg-1","text":"explain"}
         {"schema_version":1,"seq":2,"time":"2026-11-15T06:00:01.000Z","type":"run_created","turn_id":"01M7EWN2Q82452VV4909EC3V37"}"#]]
     .assert_eq(&lines.join("\n"));

@@ -296,13 +296,13 @@ fn record(body: Body) -> Record {
 fn golden_lines_of_every_body() {
     let lines: String = samples().iter().map(|body| body.to_json() + "\n").collect();
     expect![[r#"
-        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"private","owner":1000,"agent":null,"project":"default","cwd":"/work","model":"debug/echo","app":"ctx 0.1.0"}
-        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"shared","space":"team","owner":1000,"agent":"coder","project":"default","cwd":"/work","dir":"/home/op/src","workspace":{"directory":"/home/op/src","read_only":true,"described_by":"coder"},"model":"debug/echo","title":"Ti\"tle","client":"cli","origin":{"format":"codex"},"forked_from":{"session_id":"000000000000000000EC000002","seq":9},"dsl_hash":"cc33","dsl_snapshot":"dd44","requested":{"request":"ee55","asked":"ff66"},"app":"ctx 0.1.0"}
-        {"type":"context","turn_id":"0006D8C80K0000000000000001","model":"debug/echo","cwd":"/work","policy":["read"],"cage":null,"sources":[{"kind":"instructions","path":"/work/AGENTS.md","hash":"aa11","truncated":true}],"prompts":[{"target":"primary","hash":"bb22"}],"redact":"off","approvals":"allow"}
+        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"private","owner":1000,"agent":null,"project":"default","cwd":"/work","model":"debug:echo","app":"ctx 0.1.0"}
+        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"shared","space":"team","owner":1000,"agent":"coder","project":"default","cwd":"/work","dir":"/home/op/src","workspace":{"directory":"/home/op/src","read_only":true,"described_by":"coder"},"provider":"debug","model":"debug:echo","title":"Ti\"tle","client":"cli","origin":{"format":"codex"},"forked_from":{"session_id":"000000000000000000EC000002","seq":9},"dsl_hash":"cc33","dsl_snapshot":"dd44","requested":{"request":"ee55","asked":"ff66"},"app":"ctx 0.1.0"}
+        {"type":"context","turn_id":"0006D8C80K0000000000000001","model":"debug:echo","cwd":"/work","policy":["read"],"cage":null,"sources":[{"kind":"instructions","path":"/work/AGENTS.md","hash":"aa11","truncated":true}],"prompts":[{"target":"primary","hash":"bb22"}],"redact":"off","approvals":"allow"}
         {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","client_id":"msg-1","text":"why?"}
         {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","text":"why?"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001"}
-        {"type":"assistant_started","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","model":"debug/echo","step":1}
+        {"type":"assistant_started","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","model":"debug:echo","step":1}
         {"type":"assistant_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"line\nline 🦀","finish_reason":"tool_calls","usage":{"input":11,"output":7}}
         {"type":"assistant_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"line\nline 🦀","finish_reason":"cancelled"}
         {"type":"reasoning_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"hm"}
@@ -339,7 +339,7 @@ fn golden_lines_of_every_body() {
         {"type":"checkpoint_created","checkpoint_id":"000000000000000000DC000001","turn_id":"0006D8C80K0000000000000001","created_by":"compaction","by":1000,"reason":"compaction_pending","compaction_id":"000000000000000000F0000001","cursor":"000000000000000000DM000001","prompts":[{"target":"primary","hash":"bb22"}],"active_subagents":[{"invocation_id":"000000000000000000CW000001","name":"tester","state":"suspended","cage_id":null,"last_output":"2 tests failed","pty_id":null}]}
         {"type":"prompt_edited","checkpoint_id":"000000000000000000DC000001","target":"primary","old_hash":"bb22","new_hash":"cc33","by":1000}
         {"type":"checkpoint_resumed","checkpoint_id":"000000000000000000DC000001","by":1000,"prompts":[{"target":"primary","hash":"bb22"}]}
-        {"type":"rolled_back","checkpoint_id":"000000000000000000DC000001","by":1000,"superseded":["000000000000000000DM000002","000000000000000000EG000001"],"restored":["000000000000000000DM000001"],"restored_call_ids":["000000000000000000EG000002"]}
+        {"type":"rolled_back","checkpoint_id":"000000000000000000DC000001","by":1000,"superseded":["000000000000000000DM000002","000000000000000000EG000001"],"restored":["000000000000000000DM000001"],"restored_call_ids":["000000000000000000EG000002"],"elided_call_ids":["000000000000000000EG000003"]}
         {"type":"rolled_back","checkpoint_id":"000000000000000000DC000001","by":1000,"superseded":[],"restored":[]}
         {"type":"compaction","compaction_id":"000000000000000000F0000001","turn_id":"0006D8C80K0000000000000001","agent_path":"coder","trigger":"threshold_crossed","strategy":"checkpoint","proposed":true,"threshold_estimate":0.91,"after_estimate":0.55,"window_upper":0.85,"window_lower":0.6,"superseded_message_ids":["000000000000000000DM000001","000000000000000000EG000001"],"plugins_fired":[],"fallback_occurred":false,"checkpoint_id":"000000000000000000DC000001"}
         {"type":"compaction","compaction_id":"000000000000000000F0000001","turn_id":"0006D8C80K0000000000000001","agent_path":"coder","trigger":"provider_overflow_retry","strategy":"delegate","window":8192,"used":7455,"threshold_estimate":0.91,"after_estimate":0.55,"window_upper":0.85,"window_lower":0.6,"superseded_message_ids":["000000000000000000DM000001","000000000000000000EG000001"],"elided_call_ids":["000000000000000000EG000002"],"summary_message_id":"000000000000000000EC000001","summary":"they spoke","plugins_fired":[{"name":"scribe","role":"compactor","duration_ms":12,"result_kind":"compactor_result"}],"plugin_cost":{"provider":"debug","model":"echo","input_tokens":11,"output_tokens":7,"cost_usd":0.25},"fallback_occurred":true,"fallback_reason":"timeout"}
@@ -355,10 +355,10 @@ fn golden_lines_of_every_body() {
         {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"allow","scope":"session","by":1000}
         {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"deny","by":1000,"note":"not now"}
         {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"timeout"}
-        {"type":"subagent_spawned","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","call_id":"000000000000000000EG000001","name":"tester","model":"debug/script","prompt":"run the tests","walltime_ms":600000}
-        {"type":"subagent_spawned","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","call_id":"000000000000000000EG000001","name":"tester","model":"debug/script","prompt":"run the tests","walltime_ms":600000,"memory_bytes":536870912}
+        {"type":"subagent_spawned","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","call_id":"000000000000000000EG000001","name":"tester","model":"debug:script","prompt":"run the tests","walltime_ms":600000}
+        {"type":"subagent_spawned","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","call_id":"000000000000000000EG000001","name":"tester","model":"debug:script","prompt":"run the tests","walltime_ms":600000,"memory_bytes":536870912}
         {"type":"subagent_running","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","name":"tester","cage_id":"cage-1"}
-        {"type":"assistant_started","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000009","model":"debug/script","step":1,"caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
+        {"type":"assistant_started","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000009","model":"debug:script","step":1,"caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
         {"type":"reasoning_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000009","text":"hm","caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
         {"type":"assistant_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000009","text":"2 tests failed","finish_reason":"stop","caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
         {"type":"tool_started","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000009","name":"fs.read","input":{"path":"a.rs"},"caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
@@ -495,6 +495,32 @@ fn a_line_whose_fields_do_not_fit_is_malformed_and_says_why() {
         session_renamed: EOF while parsing a value at line 1 column 0
         session_failed: invalid type: null, expected struct Failure at line 1 column 4"#]]
     .assert_eq(&told.join("\n"));
+}
+
+#[test]
+fn a_model_as_earlier_logs_have_it_is_the_same_model() {
+    for (before, now) in [
+        (
+            r#"{"type":"assistant_started","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","model":"debug/echo","step":1}"#,
+            r#""model":"debug:echo""#,
+        ),
+        (
+            r#"{"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"private","owner":1000,"agent":null,"project":"default","cwd":"/work","model":"ollama/llama3:8b","app":"ctx 0.1.0"}"#,
+            r#""model":"ollama:llama3:8b""#,
+        ),
+    ] {
+        let read = |line: &str| {
+            let kind =
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["type"].as_str().unwrap().to_owned();
+            match Body::decode(&kind, line) {
+                Decoded::Known(body) => body,
+                other => panic!("{other:?}: {line}"),
+            }
+        };
+        let written = read(before).to_json();
+        assert!(written.contains(now), "{written}");
+        assert_eq!(read(&written), read(before));
+    }
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn queued_persists_the_message_and_a_pending_run_and_says_why() {
     play(&mut world, "post at-limit");
     let log: String = world.records.iter().map(|r| r.body.to_json() + "\n").collect();
     expect![[r#"
-        {"type":"session_meta","session_id":"01KA32G4R0000000000000000S","name":"default","scope":"private","owner":1000,"agent":"coder","project":"demo","cwd":"/work","model":"debug/echo","client":"cli","app":"ctx 0.1.0"}
+        {"type":"session_meta","session_id":"01KA32G4R0000000000000000S","name":"default","scope":"private","owner":1000,"agent":"coder","project":"demo","cwd":"/work","provider":"debug","model":"debug:echo","client":"cli","app":"ctx 0.1.0"}
         {"type":"user","turn_id":"01M7EWN2Q82452VV4909EC3V37","message_id":"01M7EWN2Q8F29T5VQV69ANXJ8B","text":"hello"}
         {"type":"run_created","turn_id":"01M7EWN2Q82452VV4909EC3V37"}
         {"type":"state_changed","from":"idle","to":"queued","trigger":"concurrency_limit","by":1000,"limit":{"scope":"per_project","running":4,"limit":4}}

@@ -704,8 +704,9 @@ fn files_of_terabytes_are_damage_and_the_daemon_starts() {
         (text.len() < 1 << 20).then_some(String::from_utf8_lossy(&text).into_owned())
     });
     assert!(shown.contains("hello") && shown.contains("again"), "{shown}");
-    let refused = daemon.ctx(&["send", "--session", "log", "again"]);
-    assert_ne!(refused.code, 0, "{}", refused.stdout);
+    let listed = json_lines(&daemon.ctx(&["ls", "--json"]).ok());
+    let failed: Vec<_> = listed.iter().filter(|session| session["state"] == "failed").collect();
+    assert_eq!((failed.len(), &failed[0]["name"]), (1, &"log".into()), "{listed:?}");
     assert_eq!(daemon.stop(), 0);
     let found = problems(&daemon);
     let names_it = |problem: &Value| {

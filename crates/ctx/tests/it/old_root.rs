@@ -116,8 +116,14 @@ fn open_old_root() -> TestDaemon {
 #[test]
 fn it_has_the_same_sessions_messages_search_results_audit_and_files() {
     let mut daemon = open_old_root();
-    let expected = files(&fixture("expect"), &|_| true);
-    same(&answers(&daemon), &expected);
+    let found = answers(&daemon);
+    // What answers look like may change; what they say of an old root may not. Read the difference.
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        for (name, text) in &found {
+            fs::write(fixture("expect").join(name), text).unwrap();
+        }
+    }
+    same(&found, &files(&fixture("expect"), &|_| true));
     assert_eq!(daemon.stop(), 0);
 
     let pristine = daemon.path("pristine");
