@@ -463,10 +463,10 @@ impl Session {
         match created.kind {
             // Its message has begun it. Where damage took that, there is nothing to work on.
             RunKind::Message => {
-                if let Some(at) = self.run_at.get(&created.turn_id) {
-                    if let Some(run) = self.runs.get_mut(*at).filter(|run| run.state == RunState::Pending) {
-                        run.wishes.clone_from(&created.wishes);
-                    }
+                let at = self.run_at.get(&created.turn_id).copied();
+                let run = at.and_then(|at| self.runs.get_mut(at));
+                if let Some(run) = run.filter(|run| run.state == RunState::Pending) {
+                    run.wishes.clone_from(&created.wishes);
                 }
             }
             RunKind::Compaction | RunKind::Continuation if self.run_at.contains_key(&created.turn_id) => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ctx_engine::Event;
 use ctx_journal::sim::SimDisk;
 use ctx_session::project::Strategy;
-use ctx_session::record::ApprovalOutcome;
+use ctx_session::record::{ApprovalOutcome, ApprovalScope};
 use ctx_session::{CheckpointId, Code, Limits, RunState, Session, SessionId, StateName};
 use serde_json::Value;
 
@@ -225,9 +225,10 @@ async fn an_approval_waits_for_anyone_and_for_nobody_only_so_long() {
         world.go.notify_one();
         world.sees(id, "default", "approval_requested", 1).await;
         if let Some(allow) = allow {
+            let allowed = allow.then_some(ApprovalScope::Call);
             let approval = world.look(id).await.control.open_approvals().next().unwrap().asked.approval_id;
-            world.engine.answer_approval(ME, id, approval, allow, Some("fine")).await.unwrap();
-            let again = world.engine.answer_approval(ME, id, approval, allow, None).await;
+            world.engine.answer_approval(ME, id, approval, allowed, Some("fine")).await.unwrap();
+            let again = world.engine.answer_approval(ME, id, approval, allowed, None).await;
             assert!(again.is_err_and(|refusal| refusal.code == Code::Ebusy), "whoever answers first decides");
         } else {
             world.pass(59_999);
@@ -260,7 +261,8 @@ async fn the_time_of_an_approval_stands_still_while_the_session_is_paused() {
         assert_eq!(open.len(), 1);
         open[0]
     };
-    let refused = world.engine.answer_approval(ME, id, approval, true, None).await.unwrap_err();
+    let refused =
+        world.engine.answer_approval(ME, id, approval, Some(ApprovalScope::Call), None).await.unwrap_err();
     assert_eq!(refused.code, Code::Ebusy);
     world.engine.resume(ME, id, checkpoint).await.unwrap();
     world.pass(19_999);

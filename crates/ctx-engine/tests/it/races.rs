@@ -6,7 +6,7 @@ use std::time::Duration;
 use ctx_engine::NewIssue;
 use ctx_journal::sim::SimDisk;
 use ctx_session::project::Strategy;
-use ctx_session::record::ApprovalOutcome;
+use ctx_session::record::{ApprovalOutcome, ApprovalScope};
 use ctx_session::{ApprovalId, Code, CompactionId, Limits, Name, Refusal, RunState, SessionId, StateName};
 use serde_json::Value;
 use testkit::rounds;
@@ -189,8 +189,8 @@ async fn allow_against_deny() {
         let (one, two) = (world.engine.clone(), world.engine.clone());
         let (yes, no) = at_once(
             round,
-            async move { one.answer_approval(ME, id, approval, true, None).await },
-            async move { two.answer_approval(ME, id, approval, false, None).await },
+            async move { one.answer_approval(ME, id, approval, Some(ApprovalScope::Call), None).await },
+            async move { two.answer_approval(ME, id, approval, None, None).await },
         )
         .await;
         let expected = if one_won(&yes, &no) { ApprovalOutcome::Allow } else { ApprovalOutcome::Deny };
@@ -213,7 +213,7 @@ async fn allow_against_cancel() {
         let (one, two) = (world.engine.clone(), world.engine.clone());
         let (yes, end) = at_once(
             round,
-            async move { one.answer_approval(ME, id, approval, true, None).await },
+            async move { one.answer_approval(ME, id, approval, Some(ApprovalScope::Call), None).await },
             async move { two.cancel(ME, id, run).await },
         )
         .await;
@@ -239,7 +239,7 @@ async fn allow_against_the_end_of_its_time() {
         let name = format!("s{round}");
         let (id, _, approval) = world.asked(&name).await;
         tokio::time::sleep(Duration::from_micros(round % 8 * 700)).await;
-        let yes = world.engine.answer_approval(ME, id, approval, true, None).await;
+        let yes = world.engine.answer_approval(ME, id, approval, Some(ApprovalScope::Call), None).await;
         world.idle_again(id).await;
         let expected = match yes {
             Ok(_) => ApprovalOutcome::Allow,

@@ -8,7 +8,9 @@ use super::value::Limits;
 
 /// The length of a period in which CPU time is counted, in microseconds.
 const CPU_PERIOD: u32 = 100_000;
+/// How much higher the limits on each process are at least, where the processes are watched.
 const GIB: u64 = 1 << 30;
+const MORE_PROCESSES: u64 = 512;
 
 /// What is made, written and read for one cage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -87,7 +89,7 @@ impl CgroupPlan {
         // The shells do not agree on the letter.
         let processes = self
             .watched_processes
-            .map(|max| max.saturating_mul(2))
+            .map(|max| max.saturating_mul(2).max(max.saturating_add(MORE_PROCESSES)))
             .map(|max| format!("ulimit -u {max} 2>/dev/null || ulimit -p {max}; "));
         if data.is_none() && processes.is_none() {
             return command.to_vec();
@@ -192,7 +194,7 @@ mod tests {
             CgroupPlan { watched_memory: Some(4096), watched_processes: Some(7), ..CgroupPlan::default() };
         assert_eq!(plan, wanted);
         let command = plan.with_rlimits(&["make".into()]);
-        let script = "ulimit -d 1048580; ulimit -u 14 2>/dev/null || ulimit -p 14; exec \"$@\"";
+        let script = "ulimit -d 1048580; ulimit -u 519 2>/dev/null || ulimit -p 519; exec \"$@\"";
         assert_eq!(command, ["/bin/sh", "-c", script, "sh", "make"].map(OsString::from));
     }
 

@@ -23,7 +23,7 @@ Examples:
   ctx approve                     list everything that waits
   ctx approve coder --list        list the waiting calls
   ctx approve coder               allow the only waiting call
-  ctx approve coder --always      allow it, and what the same line of the policy asks for, until the session ends
+  ctx approve coder --always      allow it and its like until the session ends
   ctx approve coder 01K9Y --deny --note 'not that file'
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]

@@ -255,8 +255,8 @@ fn in_cage(daemon: &TestDaemon, is_root: bool, command: &str) -> String {
     sent.ok();
     let log = ["log", "coder/work", "--json"];
     let log = if is_root { daemon.ctx(&log) } else { as_ann(daemon, &log) }.ok();
-    let results = json_lines(&log).into_iter().filter(|record| record["type"] == "tool_finished");
-    output(&results.last().unwrap()).to_owned()
+    let result = json_lines(&log).into_iter().rfind(|record| record["type"] == "tool_finished");
+    output(&result.unwrap()).to_owned()
 }
 
 /// The list of the design, against a real daemon, from its agent's shell.

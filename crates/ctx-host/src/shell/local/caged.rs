@@ -385,10 +385,10 @@ impl Caged {
         control.running.kill_at_limit();
         control.running.kill();
         // Its thread sees the end a moment later than we do.
-        let limit = control.running.wait_at_most(END_PATIENCE).and_then(|ended| ended.limit);
+        let ended = control.running.wait_at_most(END_PATIENCE);
         let mut state = self.slot.state();
-        state.limit = limit;
-        state.ever = limit.or(state.ever);
+        state.limit = ended.and_then(|ended| ended.limit);
+        state.ever = state.limit.or(state.ever);
         KILLED
     }
 
