@@ -80,8 +80,13 @@ pub fn run(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) 
     let moved = |from, to, trigger| {
         Body::Session(SessionBody::StateChanged(StateChanged { from, to, trigger, by: None, limit: None }))
     };
-    let user =
-        User { turn_id, message_id: MessageId(ids.next(now)), client_id: None, text: words.text(bytes) };
+    let user = User {
+        turn_id,
+        message_id: MessageId(ids.next(now)),
+        client_id: None,
+        text: words.text(bytes),
+        images: Vec::new(),
+    };
     let context = Context {
         turn_id,
         model: model.clone(),

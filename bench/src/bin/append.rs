@@ -155,6 +155,8 @@ fn message() -> PostMessage {
     let running = running.map(|scope| LimitHit { scope, running: 1, limit: 4 });
     PostMessage {
         text: "go".to_owned(),
+        images: Vec::new(),
+        wishes: Default::default(),
         client_id: None,
         model_override: None,
         cwd: None,

@@ -105,12 +105,14 @@ fn fill(root: &Path, log: &LogPath) {
                 message_id: message_id(),
                 client_id: None,
                 text: text.clone(),
+                images: Vec::new(),
             })),
             Body::Run(RunBody::Created(RunCreated {
                 turn_id,
                 kind: RunKind::Message,
                 continues: None,
                 strategy: None,
+                wishes: Default::default(),
             })),
             Body::Message(MessageBody::AssistantFinished(AssistantFinished {
                 turn_id,

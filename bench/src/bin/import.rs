@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 fn fixture(agent: Agent) -> Outcome<Vec<u8>> {
     let files = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(format!("../crates/ctx-interop/tests/fixtures/{agent}/large/files"));
-    let store = ctx_interop::store::list(agent, &files);
+    let store = ctx_interop::store::list(agent, &files, ctx_session::Timestamp::default());
     let entry = store.entries.first().ok_or("the fixture is not there")?;
     Ok(std::fs::read(&entry.path)?)
 }

@@ -38,8 +38,11 @@ pub use issue::{
     Bind, Criterion, CriterionGiven, Issue, IssueChange, NewIssue, NewTodo, Todo, TodoChange, TodoOperation,
 };
 pub use lifecycle::{ResumeAt, ResumeFrom};
-pub use lookup::{AuditEvent, SearchHit, SearchSession, SearchSessions, SnippetPiece, Standing, Stats, TokenCount, ToolCount, Spent};
-pub use message::{Message, MessagePart, Metadata, NewMessage, Pin, Role, ToolCall, NewPart};
+pub use lookup::{
+    AuditEvent, SearchHit, SearchSession, SearchSessions, SnippetPiece, Spent, Standing, Stats, TokenCount,
+    ToolCount,
+};
+pub use message::{Message, MessagePart, Metadata, NewMessage, NewPart, Pin, Role, ToolCall};
 pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState, ProjectTrust};
 pub use shell::{
     GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult,

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use ctx_journal::{AppendError, Journal, JournalError, LogPath, LogWriter, Owner};
 use ctx_session::command::{Interruption, UnderWay};
 use ctx_session::conversation::Conversation;
+use ctx_session::image::{Image, NewImage};
 use ctx_session::record::{Context, Decoded, Failure, SessionBody, SessionMeta, Source};
 use ctx_session::rules::{Added, Given, Known, Marked};
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp, Ulid};
-use ctx_session::image::{Image, NewImage};
 use ctx_views::files::{RunFile, SessionFiles};
 
 use crate::followers::Behind;

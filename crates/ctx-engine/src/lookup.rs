@@ -8,7 +8,9 @@ use ctx_views::audit::{AuditQuery, AuditReader, EventName};
 use ctx_views::db::{DbError, Queries, SearchQuery, StatsQuery, Viewer};
 
 pub use ctx_views::audit::{AuditLine, RecordOf};
-pub use ctx_views::db::{Hit, Page, Piece as SnippetPiece, SearchSort, SessionHits, Standing, Stats, ToolStats, Spent};
+pub use ctx_views::db::{
+    Hit, Page, Piece as SnippetPiece, SearchSort, SessionHits, Spent, Standing, Stats, ToolStats,
+};
 
 use crate::engine::Engine;
 use crate::followers::AUDIT;

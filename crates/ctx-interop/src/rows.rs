@@ -5,7 +5,6 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use ctx_session::Timestamp;
 use serde_json::Value;
@@ -64,7 +63,12 @@ pub(crate) fn read_goose(db: &rusqlite::Connection, id: &str, file: &str) -> rus
     Ok(found)
 }
 
-pub(crate) fn read_opencode(db: &rusqlite::Connection, id: &str, file: &str) -> rusqlite::Result<Transcript> {
+pub(crate) fn read_opencode(
+    db: &rusqlite::Connection,
+    id: &str,
+    file: &str,
+    now: Timestamp,
+) -> rusqlite::Result<Transcript> {
     let query = "SELECT directory, title, version, parent_id, time_created FROM session WHERE id = ?1";
     let session = db.query_row(query, [id], |row| {
         Ok(opencode::Session {
@@ -87,14 +91,9 @@ pub(crate) fn read_opencode(db: &rusqlite::Connection, id: &str, file: &str) -> 
     let (messages, mut damage) = rows("SELECT id, '', data FROM message WHERE session_id = ?1")?;
     let (parts, more) = rows("SELECT id, message_id, data FROM part WHERE session_id = ?1")?;
     damage.extend(more);
-    let mut found = opencode::read(session, &messages, &parts, now());
+    let mut found = opencode::read(session, &messages, &parts, now);
     damage.into_iter().for_each(|why| found.note_damage(file, 0, why));
     Ok(found)
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The rows that can be read, and why others cannot.
@@ -115,7 +114,7 @@ fn split<T>(rows: impl Iterator<Item = rusqlite::Result<T>>) -> (Vec<T>, Vec<Str
     (good, bad)
 }
 
-pub(crate) fn read_tree(root: &Path, path: &Path) -> io::Result<Transcript> {
+pub(crate) fn read_tree(root: &Path, path: &Path, now: Timestamp) -> io::Result<Transcript> {
     let file = path.display().to_string();
     let bytes = fs::read(path)?;
     let mut session = match serde_json::from_slice::<Value>(&bytes) {
@@ -142,7 +141,7 @@ pub(crate) fn read_tree(root: &Path, path: &Path) -> io::Result<Transcript> {
         .flat_map(|message| of(root.join("part").join(&message.id), &message.id))
         .collect::<Vec<_>>();
     let is_whole = serde_json::from_slice::<Value>(&bytes);
-    let mut found = opencode::read(session, &messages, &parts, now());
+    let mut found = opencode::read(session, &messages, &parts, now);
     if let Err(error) = is_whole {
         found.note_damage(&file, error.line() as u64, format!("not a record: {error}"));
     }

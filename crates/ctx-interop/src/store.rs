@@ -66,17 +66,20 @@ pub struct Store {
     pub entries: Vec<Entry>,
     /// What could not be listed, in words.
     pub failures: Vec<(PathBuf, String)>,
+    now: Timestamp,
     titles: HashMap<String, String>,
     databases: HashMap<PathBuf, sqlite::Snapshot>,
 }
 
-/// Lists an agent's sessions below a directory. A directory without any gives an empty list.
-pub fn list(agent: Agent, dir: &Path) -> Store {
+/// Lists an agent's sessions below a directory. A directory without any gives an empty list. `now` tells what may still be written
+/// to from what was cut off.
+pub fn list(agent: Agent, dir: &Path, now: Timestamp) -> Store {
     let mut store = Store {
         agent,
         root: dir.to_owned(),
         entries: Vec::new(),
         failures: Vec::new(),
+        now,
         titles: HashMap::new(),
         databases: HashMap::new(),
     };
@@ -315,11 +318,11 @@ impl Store {
                     self.databases.get(&entry.path).ok_or_else(|| io::Error::other("not listed"))?;
                 let read = match agent {
                     Agent::Goose => read_goose(&snapshot.db, id, &file),
-                    _ => read_opencode(&snapshot.db, id, &file),
+                    _ => read_opencode(&snapshot.db, id, &file, self.now),
                 };
                 read.map_err(io::Error::other)
             }
-            (Place::Tree(root), _) => read_tree(root, &entry.path),
+            (Place::Tree(root), _) => read_tree(root, &entry.path, self.now),
             (Place::Subagent { session, call }, _) => {
                 let mut found = claude::read(&whole(&entry.path)?, &file);
                 found.native_id = format!("{session}/{}", agent_of(&entry.path));

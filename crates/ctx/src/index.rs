@@ -8,7 +8,8 @@ use ctx_api::model;
 use ctx_session::conversation::Role;
 use ctx_session::{Code, Timestamp};
 use ctx_views::db::{
-    DbError, Hit, IndexReader, Page, Piece, SearchQuery, SearchSort, SessionHits, Standing, Stats, StatsQuery, ToolStats, Viewer, Spent,
+    DbError, Hit, IndexReader, Page, Piece, SearchQuery, SearchSort, SessionHits, Spent, Standing, Stats,
+    StatsQuery, ToolStats, Viewer,
 };
 use ctx_views::read::{Place, Reader};
 

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_host::cage::Cage;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
+use ctx_host::cage::Cage;
 use ctx_session::command::Outcome;
 use ctx_session::conversation::{Message, Part};
 use ctx_session::port::{RunPort, Step, Stopped};

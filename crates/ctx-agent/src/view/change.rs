@@ -152,6 +152,7 @@ impl View {
 }
 
 /// Why an exchange was not made.
+#[derive(Debug)]
 enum Failed {
     Changed,
     /// Another file with this name has what stood there before.

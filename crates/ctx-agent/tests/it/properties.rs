@@ -74,6 +74,7 @@ fn request(message: &str) -> Request {
         attempt: 1,
         prompt: String::new(),
         messages: vec![turn],
+        images: Default::default(),
         tools: vec![],
     }
 }
@@ -128,7 +129,7 @@ proptest! {
                             prop_assert_eq!(*status, ToolStatus::Interrupted, "invented where there is none");
                         }
                     }
-                    Part::Text { .. } => prop_assert!(open.is_empty(), "text between a call and its result"),
+                    Part::Text { .. } | Part::Image(_) => prop_assert!(open.is_empty(), "text between a call and its result"),
                 }
             }
         }
@@ -136,7 +137,7 @@ proptest! {
         let texts = |parts: &mut dyn Iterator<Item = &Part>| -> Vec<String> {
             parts.filter_map(|part| match part {
                 Part::Text { text } => Some(text.clone()),
-                Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+                Part::Image(_) | Part::ToolCall { .. } | Part::ToolResult { .. } => None,
             }).collect()
         };
         let before = texts(&mut messages.iter().flat_map(|message| &message.content));

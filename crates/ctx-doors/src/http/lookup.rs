@@ -1,7 +1,10 @@
 //! Full text over the caller's messages, counts, and their audit events.
 
 use axum::extract::State;
-use ctx_api::http::{AuditEvent, List, SearchHit, SearchSession, SearchSessions, SnippetPiece, Standing, Stats, TokenCount, ToolCount, Spent};
+use ctx_api::http::{
+    AuditEvent, List, SearchHit, SearchSession, SearchSessions, SnippetPiece, Spent, Standing, Stats,
+    ToolCount,
+};
 use ctx_api::model;
 use ctx_engine::lookup::{self, AuditLine, AuditWish, Hit, RecordOf, Search, SearchSort, StatsWish};
 use ctx_session::conversation::Role;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ctx_session::command::{ApprovalAsk, Approved, Exit, Progress, Spawn};
 use ctx_session::issue::IssueAct;
-use ctx_session::port::{DeltaKind, OpenTerminal, PortFuture, Reaped, Retry, RunPort, Step, Stopped, TerminalStart};
+use ctx_session::port::{DeltaKind, OpenTerminal, PortFuture, Reaped, RunPort, Step, Stopped, TerminalStart};
 use ctx_session::record::{BlobRef, Caller, Failure};
 use ctx_session::{CallId, Code, MessageId, Refusal, RunId, SubagentId, TerminalId, Ulid};
 use tokio::sync::oneshot;

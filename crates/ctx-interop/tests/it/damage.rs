@@ -48,7 +48,7 @@ fn a_record_that_is_there_twice_is_told_once() {
 #[test]
 fn a_line_of_many_megabytes_is_read() {
     let path = fixtures().join("codex/tools/files");
-    let bytes = std::fs::read(&ctx_interop::store::list(Agent::Codex, &path).entries[0].path).unwrap();
+    let bytes = std::fs::read(&crate::support::list(Agent::Codex, &path).entries[0].path).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let big = text.replacen("Chunk ID: ", &"x".repeat(5 << 20), 1);
     assert!(big.len() > text.len() + (4 << 20));
@@ -217,7 +217,7 @@ proptest! {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, &bytes).unwrap();
         let begin = Instant::now();
-        let store = ctx_interop::store::list(agent, home.path());
+        let store = crate::support::list(agent, home.path());
         let read = store.entries.iter().filter_map(|entry| store.read(entry).ok()).map(|found| found.events.len());
         prop_assert!(read.sum::<usize>() <= bytes.len());
         prop_assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
@@ -228,7 +228,7 @@ proptest! {
     #[test]
     fn harm_to_one_line_takes_no_other(which in any::<usize>(), at in any::<usize>(), byte in 0u8..32) {
         let path = fixtures().join("codex/tools/files");
-        let file = &ctx_interop::store::list(Agent::Codex, &path).entries[0].path;
+        let file = &crate::support::list(Agent::Codex, &path).entries[0].path;
         let bytes = std::fs::read(file).unwrap();
         let mut lines: Vec<Vec<u8>> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).filter(|line| !line.is_empty()).collect();
         let (before, _) = codex::read(&bytes, "f");

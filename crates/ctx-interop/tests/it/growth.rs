@@ -2,7 +2,7 @@
 
 use crate::support::{fixtures, read_all};
 use ctx_interop::records::{Dated, records, session_id};
-use ctx_interop::{Agent, Event, What, claude, codex, goose, opencode, store};
+use ctx_interop::{Agent, Event, What, claude, codex, goose, opencode};
 use ctx_session::record::Body;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn every_prefix_of_a_source_gives_a_prefix_of_its_records() {
         (Agent::Claude, "claude/interactive"),
     ] {
         let files = fixtures().join(case).join("files");
-        let path = store::list(agent, &files).entries[0].path.clone();
+        let path = crate::support::list(agent, &files).entries[0].path.clone();
         let bytes = std::fs::read(&path).unwrap();
         let name = path.display().to_string();
         let read = |bytes: &[u8]| match agent {
@@ -180,7 +180,7 @@ fn the_tokens_of_a_session_of_goose_are_counted_once_however_it_grows() {
 #[test]
 fn a_file_that_is_written_to_meanwhile_is_read_up_to_a_whole_record() {
     let files = fixtures().join("codex/tools/files");
-    let source = std::fs::read(&store::list(Agent::Codex, &files).entries[0].path).unwrap();
+    let source = std::fs::read(&crate::support::list(Agent::Codex, &files).entries[0].path).unwrap();
     let home = tempfile::tempdir().unwrap();
     let name = "rollout-2026-11-15T06-14-05-01a1ddd7-6d81-7641-8ef6-f0383a499768.jsonl";
     let path = home.path().join(name);

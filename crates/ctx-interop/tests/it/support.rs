@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ctx_interop::{Agent, Event, Finish, Transcript, What, store};
+use ctx_session::Timestamp;
 use serde_json::Value;
 
 pub fn fixtures() -> PathBuf {
@@ -31,8 +32,13 @@ pub fn sorted(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Long after everything was written.
+pub fn list(agent: Agent, dir: &Path) -> store::Store {
+    store::list(agent, dir, Timestamp::from_millis(2_000_000_000_000))
+}
+
 pub fn read_all(agent: Agent, dir: &Path) -> Vec<Transcript> {
-    let store = store::list(agent, dir);
+    let store = list(agent, dir);
     assert!(store.failures.is_empty(), "{:?}", store.failures);
     store.entries.iter().map(|entry| store.read(entry).unwrap()).collect()
 }

@@ -166,7 +166,7 @@ fn every_tool_call_is_followed_by_its_result_however_the_run_ended() {
 fn pair(message: &Message, calls: &mut Vec<Ulid>, results: &mut Vec<Ulid>) {
     for part in &message.content {
         match part {
-            Part::Text { .. } => {}
+            Part::Text { .. } | Part::Image(_) => {}
             Part::ToolCall { call_id, .. } => calls.push(*call_id),
             Part::ToolResult { call_id, .. } => {
                 assert!(calls.contains(call_id), "a result before its call");

@@ -216,7 +216,7 @@ fn calls_have_their_results(world: &World) {
     for message in &conversation {
         for part in &message.content {
             match part {
-                Part::Text { .. } => {}
+                Part::Text { .. } | Part::Image(_) => {}
                 Part::ToolCall { call_id, .. } => parts.entry(*call_id).or_default().push("call"),
                 Part::ToolResult { call_id, .. } => {
                     assert_eq!(message.role, Role::Tool);

@@ -6,7 +6,10 @@ use ctx_session::image::Image;
 use ctx_session::record::{
     Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
     Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
-    ImportUndone, Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished, Redact, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody, SessionMeta, SessionRenamed, Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary, Trigger, Usage, User, Workspace, Retrying,
+    ImportUndone, Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded,
+    ReasoningFinished, Redact, Retrying, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody,
+    SessionMeta, SessionRenamed, Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus,
+    ToolSummary, Trigger, Usage, User, Workspace,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use expect_test::expect;

@@ -42,7 +42,7 @@ pub use query::list::{ListQuery, SessionItem, Sort};
 pub use query::pages::{MessageItem, MessagesQuery, RunItem, ToolCallItem};
 pub use query::search::{Hit, Piece, RANKED_TOGETHER, SearchQuery, SearchSort, SessionHits};
 pub use query::standing::{KnownLog, mark_unread};
-pub use query::stats::{Stats, StatsQuery, ToolStats, Share, Spent};
+pub use query::stats::{Share, Spent, Stats, StatsQuery, ToolStats};
 pub use query::{Flawed, IndexReader, Page, Queries, Viewer};
 pub use schema::{Remade, SCHEMA_VERSION};
 pub use store::OUTPUT_BYTES;

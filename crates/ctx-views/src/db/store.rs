@@ -198,9 +198,10 @@ pub(super) fn clear(db: &Connection, key: i64) -> rusqlite::Result<()> {
         let sql = "INSERT INTO message_text (message_text, rowid, content) VALUES ('delete', ?1, ?2)";
         db.prepare_cached(sql)?.execute(params![rowid, spaced(&content)])?;
     }
-    for table in ["messages", "runs", "model_calls", "tool_calls", "subagent_invocations", "run_pty_transcripts"]
-        .into_iter()
-        .chain(control::TABLES)
+    for table in
+        ["messages", "runs", "model_calls", "tool_calls", "subagent_invocations", "run_pty_transcripts"]
+            .into_iter()
+            .chain(control::TABLES)
     {
         db.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
     }

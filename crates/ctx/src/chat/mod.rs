@@ -329,11 +329,12 @@ impl Chat<'_> {
         let mut parts = std::mem::take(&mut self.parts);
         match images::read(&images::named_in(&text)) {
             Ok(named) => parts.extend(named),
-            Err(failure) => {
-                self.view.notice(&format!("not sent: {failure}"))?;
+            Err(Failure::Said { message, .. }) => {
+                self.view.notice(&format!("not sent: {}", output::one_line(&message)))?;
                 self.parts = parts;
                 return Ok(());
             }
+            Err(failure) => return Err(failure),
         }
         self.waiting.push_back(NewMessage {
             text,

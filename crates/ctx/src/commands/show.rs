@@ -7,7 +7,7 @@ use std::path::Path;
 use ctx_api::http::{Checkpoint, Session};
 use ctx_journal::{Entry, Journal};
 use ctx_session::project::DEFAULT_PROJECT;
-use ctx_session::record::{Decoded, RunBody, SubagentBody, CompactionBody, MessageBody, PluginCost, Usage};
+use ctx_session::record::{CompactionBody, Decoded, MessageBody, PluginCost, RunBody, SubagentBody, Usage};
 use ctx_session::{Body, Code, StateName};
 use ctx_views::read::SessionRef;
 

@@ -151,7 +151,7 @@ fn put_part(said: &Said, part: &Part, out: &mut impl Write) -> Result<(), Failur
             }
             Ok(())
         }
-        Part::Image(image) => writeln!(out, "*{}*", image.in_words()),
+        Part::Image(image) => Ok(writeln!(out, "*{}*", image.in_words())?),
         Part::ToolCall { name, input, .. } => {
             let input = serde_json::to_string_pretty(input).unwrap_or_default();
             writeln!(out, "**Tool call** `{}`{gone}\n", output::one_line(name))?;

@@ -9,6 +9,7 @@ use ctx_session::{Code, Timestamp};
 
 use super::newest;
 use crate::failure::Failure;
+use crate::words;
 
 /// Which sessions are wanted.
 pub struct Wish {
@@ -63,7 +64,7 @@ pub struct Source {
 
 impl Source {
     pub fn list(agent: Agent, dir: &Path) -> Source {
-        Source { store: store::list(agent, dir) }
+        Source { store: store::list(agent, dir, words::now()) }
     }
 
     pub fn agent(&self) -> Agent {
