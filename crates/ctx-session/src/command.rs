@@ -8,8 +8,8 @@ use crate::ids::{
 };
 use crate::record::{
     ApprovalOutcome, Approvals, BlobRef, Body, Caller, CancelReason, Compaction, CompactionFlag,
-    DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact, Source,
-    Strategy, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
+    DetachReason, ExitCause, Failure, FilesBack, FinishReason, LimitHit, LimitScope, PromptRef, Redact,
+    Source, Strategy, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
 };
 use crate::request::RequestKey;
 use crate::session::RunState;
@@ -70,6 +70,8 @@ pub enum Command {
         checkpoint: CheckpointId,
         by: u32,
         partial: Option<Partial>,
+        /// The files that go back with it.
+        files: Option<FilesBack>,
     },
     /// Begins a compaction that the operator asks for: a run of its own.
     Compact {

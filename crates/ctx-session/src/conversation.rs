@@ -360,6 +360,7 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
             restored,
             restored_call_ids,
             by: _,
+            files: _,
         })) => {
             let by = checkpoint_id.0;
             Some(Marks { superseded, restored, elided: &[], restored_calls: restored_call_ids, by })

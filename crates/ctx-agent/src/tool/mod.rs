@@ -66,6 +66,8 @@ pub struct Services {
     pub seen: Arc<fs::Seen>,
     /// None: there are none, as in tests.
     pub shells: Option<Arc<AgentShells>>,
+    /// Saves files around runs.
+    pub files: crate::run_files::Files,
 }
 
 /// A call that is ready to be judged by the policy, and then to be made.

@@ -117,6 +117,7 @@ impl TestDoor {
             hub: Hub::new(engine, stop.clone()),
             shells: Shells::new(Arc::new(NoShells), name, BODY_BYTES_MAX, stop),
             terminals: Arc::new(ctx_host::terminal::Terminals::new("/nonexistent/hold".into())),
+            files: None,
         });
         TestDoor { router: door.for_peer(Caller { uid: ME, gid: ME }), door }
     }

@@ -7,6 +7,7 @@ use super::frame::exports::Export;
 use super::limits::ShellLimits;
 use super::local::RunAs;
 use super::local::caged::CageSetup;
+use super::snapshots::SnapshotSetup;
 use super::text::fence::Policy;
 
 /// What shells are told instead of what the server's own environment says: there is no screen for an editor or a pager,
@@ -34,6 +35,8 @@ pub struct HostConfig {
     pub run_as: Option<RunAs>,
     /// The cage that each shell has; its owner is the user whose shells these are.
     pub cage: Option<CageSetup>,
+    /// Where snapshots of workspaces are kept; None: there are none.
+    pub snapshots: Option<SnapshotSetup>,
 }
 
 impl HostConfig {
@@ -51,6 +54,7 @@ impl HostConfig {
             app: app.to_owned(),
             run_as: None,
             cage: None,
+            snapshots: None,
         }
     }
 

@@ -48,6 +48,10 @@ pub struct CreateRequest {
     pub deny: Vec<String>,
     pub output_budget: Option<Budget>,
     pub timeout: Option<Duration>,
+    /// The directory that snapshots are taken of.
+    pub workspace: Option<String>,
+    /// Whether ignored files are part of its snapshots.
+    pub with_ignored: bool,
 }
 
 /// One line of the list of shells.
@@ -92,7 +96,7 @@ pub struct ShellHost {
 pub(super) struct Inner {
     pub config: HostConfig,
     pub limits: Arc<ShellLimits>,
-    log: Arc<dyn ShellLog>,
+    pub log: Arc<dyn ShellLog>,
     local: LocalTransport,
     marks: MarkPrefix,
     scratch: ScratchDir,
@@ -191,6 +195,13 @@ impl ShellHost {
                 .check_variable(name)
                 .map_err(|refused| ShellError::Denied { message: refused.to_string() })?;
         }
+        let workspace = match &request.workspace {
+            None => None,
+            Some(path) => {
+                let path = self.inner.config.cwd.join(self.inner.without_tilde(path)?);
+                Some(Arc::new(self.inner.open_workspace(path, request.with_ignored).await?))
+            }
+        };
         self.inner.ready().await?;
         let (secret_values, secrets) = self.inner.secret_values_of(&place);
         let slot = Slot::take(&self.inner, now())?;
@@ -228,7 +239,7 @@ impl ShellHost {
         };
         let logged = self.inner.log.record(log, &created);
         let id = shared.id.clone();
-        let entry = slot.fill(driver, shared, fence);
+        let entry = slot.fill(driver, shared, fence, workspace);
         if let Err(error) = logged {
             // Whoever watches could not see what this shell does: better none than one unseen.
             entry.end().await;

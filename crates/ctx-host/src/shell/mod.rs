@@ -27,6 +27,7 @@ mod output;
 mod registry;
 mod request;
 mod secret_values;
+mod snapshots;
 mod state;
 pub mod text;
 mod transport;
@@ -45,4 +46,5 @@ pub use request::{
     BudgetReport, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress,
     RunningCommand,
 };
+pub use snapshots::{CheckpointLine, FileLine, KeptLine, RestoreAnswer, SnapshotSetup};
 pub use transport::Stream;

@@ -13,8 +13,8 @@ use crate::ledger::Back;
 use crate::limits::Limits;
 use crate::record::{
     Body, CancelReason, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionBody,
-    CompactionRejected, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SystemNote, ToolStatus,
-    Trigger,
+    CompactionRejected, FilesBack, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SystemNote,
+    ToolStatus, Trigger,
 };
 use crate::session::{RunState, Session, State};
 
@@ -240,6 +240,7 @@ pub(super) fn rollback(
     id: CheckpointId,
     by: u32,
     partial: Option<&Partial>,
+    files: Option<FilesBack>,
     given: &Given<'_>,
 ) -> Result<Decision, Refusal> {
     let target = known(session, id)?;
@@ -284,6 +285,7 @@ pub(super) fn rollback(
         superseded,
         restored,
         restored_call_ids: restored_calls,
+        files,
     })));
     if from != StateName::Idle {
         let is_reject = waiting.is_some() && at.is_some_and(|at| at.id() == id);

@@ -5,7 +5,7 @@ use ctx_session::record::{
     ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, AssistantFinished, AssistantStarted,
     Bound, Caller, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, Compaction,
     CompactionApproved, CompactionBody, CompactionFlag, CompactionFlagged, CompactionRejected,
-    CompactionTrigger, CompactionsAggregated, ExitCause, FinishReason, MessageBody, MessagePinned,
+    CompactionTrigger, CompactionsAggregated, ExitCause, FilesBack, FinishReason, MessageBody, MessagePinned,
     PluginCost, PluginFired, PromptEdited, PromptRef, ReasoningFinished, Rejection, RolledBack, RunBody,
     RunCreated, RunFinish, RunFinished, RunKind, SessionBody, SnapshotState, Strategy, SubagentBody,
     SubagentExited, SubagentRunning, SubagentSnapshot, SubagentSpawned, SubagentState, SystemNote, ToolBody,
@@ -248,6 +248,7 @@ fn checkpoint_samples() -> Vec<Body> {
             superseded: vec![small_id("m2"), small_id("t1")],
             restored: vec![small_id("m1")],
             restored_call_ids: vec![CallId(small_id("t2"))],
+            files: Some(FilesBack { restore: small_id("r1"), undo: small_id("s1"), changed: 3, kept: 1 }),
         })),
         Body::Checkpoint(CheckpointBody::RolledBack(RolledBack {
             checkpoint_id,
@@ -255,6 +256,7 @@ fn checkpoint_samples() -> Vec<Body> {
             superseded: Vec::new(),
             restored: Vec::new(),
             restored_call_ids: Vec::new(),
+            files: None,
         })),
     ]
 }

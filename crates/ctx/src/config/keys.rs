@@ -59,6 +59,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("log", "The daemon's log, on stderr."),
     ("serve", "The daemon."),
     ("shells", "The shells that `ctx mcp` gives to agents."),
+    ("snapshots", "Saved states of files."),
 ];
 
 const fn count(name: &'static str, meaning: &'static str) -> Key {
@@ -214,6 +215,18 @@ pub const KEYS: &[Key] = &[
         name: "program",
         kind: Kind::Text,
         meaning: "Shell program. Default: bash, else sh.",
+    },
+    Key {
+        section: "shells",
+        name: "workspace_roots",
+        kind: Kind::Text,
+        meaning: "Directories in which workspaces may lie, with colons between them. Default: where the server was started.",
+    },
+    Key {
+        section: "snapshots",
+        name: "budget_mib",
+        kind: Kind::Count,
+        meaning: "Mebibytes that all snapshots may take; the oldest that no checkpoint needs are removed when there are more.",
     },
 ];
 

@@ -34,6 +34,7 @@ pub struct Config {
     pub models: BTreeMap<String, Provider>,
     pub serve: Serve,
     pub shells: Shells,
+    pub snapshots: SnapshotsConfig,
 }
 
 impl Default for Config {
@@ -47,6 +48,7 @@ impl Default for Config {
             models: BTreeMap::new(),
             serve: Serve::default(),
             shells: Shells::default(),
+            snapshots: SnapshotsConfig::default(),
         }
     }
 }
@@ -129,13 +131,36 @@ pub struct Shells {
     pub policy_file: Option<PathBuf>,
     /// What runs as a shell; bash, else sh, where none is named.
     pub program: Option<PathBuf>,
+    /// Where workspaces may lie, with colons between the directories; without any, the server's own.
+    pub workspace_roots: String,
 }
 
 impl Default for Shells {
     fn default() -> Shells {
         const MAX: NonZeroU32 = NonZeroU32::new(64).unwrap();
         const IDLE_SECS: NonZeroU32 = NonZeroU32::new(30 * 60).unwrap();
-        Shells { max: MAX, idle_secs: IDLE_SECS, policy_file: None, program: None }
+        Shells {
+            max: MAX,
+            idle_secs: IDLE_SECS,
+            policy_file: None,
+            program: None,
+            workspace_roots: String::new(),
+        }
+    }
+}
+
+/// `[snapshots]`: saved states of files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotsConfig {
+    /// Mebibytes that all snapshots may take.
+    pub budget_mib: NonZeroU32,
+}
+
+impl Default for SnapshotsConfig {
+    fn default() -> SnapshotsConfig {
+        const BUDGET_MIB: NonZeroU32 = NonZeroU32::new(10 << 10).unwrap();
+        SnapshotsConfig { budget_mib: BUDGET_MIB }
     }
 }
 

@@ -27,6 +27,7 @@ use std::time::Instant;
 use ctx_agent::CageRules;
 use ctx_agent::shells::AgentShells;
 use ctx_engine::{Clock, Engine, Fresh, Parts, SystemClock};
+use ctx_host::snapshot::runs::RunFiles;
 use ctx_journal::{FileJournal, RealDisk};
 use ctx_session::{Code, Refusal};
 use ctx_views::RootDir;
@@ -36,6 +37,7 @@ use crate::commands::cage::cage_wishes;
 use crate::config::{CageMode, Config, FileArg};
 use crate::detach;
 use crate::failure::Failure;
+use crate::snapshots;
 
 pub use listen::Listen;
 
@@ -106,7 +108,9 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     let started_at = SystemClock.now();
     let models = Arc::new(models::Root::new(settings));
     let shells = Arc::new(worker::shells(&settings.root));
-    let engine = Engine::new(parts(settings, &models, Arc::clone(&shells))?);
+    let files = Arc::new(RunFiles::new(snapshots::of_root(&settings.root, &settings.config.snapshots)));
+    recover_files(&files).await;
+    let engine = Engine::new(parts(settings, &models, Arc::clone(&shells), Arc::clone(&files))?);
     let found = engine.start().await?;
     engine.root_taken_over(layout.layout, layout.taken_over, layout.at);
     let taken = listen::take(&settings.listen).await?;
@@ -120,7 +124,7 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     };
     owned.announce(started_at, taken.address)?;
     let address = taken.address;
-    let doors = doors::open(settings, &engine, models.clone(), about, taken)?;
+    let doors = doors::open(settings, &engine, models.clone(), about, taken, files)?;
     // Who asks for an answer before it is known gets it from the model of a fresh root, as always.
     tokio::spawn(async move { models.choose_main_of_daemon().await });
     tracing::info!(
@@ -159,7 +163,21 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     Ok(())
 }
 
-fn parts(settings: &Settings, models: &models::Root, shells: Arc<AgentShells>) -> Result<Parts, Failure> {
+/// Restores that were cut short are finished or taken back before anyone sees the files.
+async fn recover_files(files: &Arc<RunFiles>) {
+    let files = Arc::clone(files);
+    let recovered = tokio::task::spawn_blocking(move || files.snapshots().recover_all()).await;
+    if recovered.is_err() {
+        tracing::error!("finishing restores that were cut short broke");
+    }
+}
+
+fn parts(
+    settings: &Settings,
+    models: &models::Root,
+    shells: Arc<AgentShells>,
+    files: Arc<RunFiles>,
+) -> Result<Parts, Failure> {
     let root = &settings.root;
     let disk = RealDisk::new(root).map_err(|error| Failure::io(root.display(), error))?;
     let limits = settings.config.limits.clone();
@@ -172,7 +190,7 @@ fn parts(settings: &Settings, models: &models::Root, shells: Arc<AgentShells>) -
         journal: Arc::new(FileJournal::new(Arc::new(disk))),
         memory: Arc::new(FileJournal::new(Arc::new(ctx_journal::MemoryDisk::default()))),
         root: Some(RootDir::open(root)?),
-        worker: Arc::new(worker::Agents::new(root, models.models(), cages, shells, shared.clone())),
+        worker: Arc::new(worker::Agents::new(root, models.models(), cages, shells, shared.clone(), files)),
         project_files: Arc::new(projects::Directories::new(root, shared)),
         spaces: Arc::new(spaces::Directory::new(root)),
         workspace: settings.workspace.as_ref().and_then(|dir| dir.to_str()).map(str::to_owned),

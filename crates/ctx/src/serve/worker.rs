@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctx_agent::run_files::Files;
 use ctx_agent::shells::{AgentShells, CageGround, ShellGround};
 use ctx_agent::{Ask, BoxFuture, CageAsk, CageRules, Guard, Guarded, JobKind, Models, Place, Services};
 use ctx_engine::port::{Job, Prepare, Prepared, ProcessAct, Worker};
 use ctx_host::cage::{Means, Net};
 use ctx_host::rights::{self, Rights, RightsError};
+use ctx_host::snapshot::runs::RunFiles;
 use ctx_session::command::{Outcome, RunNet};
 use ctx_session::port::RunPort;
 use ctx_session::record::RunKind;
@@ -28,6 +30,7 @@ pub(super) struct Agents {
     limits: Arc<Limits>,
     services: Services,
     shells: Arc<AgentShells>,
+    files: Arc<RunFiles>,
 }
 
 impl Agents {
@@ -37,9 +40,14 @@ impl Agents {
         cages: CageRules,
         shells: Arc<AgentShells>,
         limits: Arc<Limits>,
+        files: Arc<RunFiles>,
     ) -> Agents {
-        let services = Services { shells: Some(Arc::clone(&shells)), ..Services::default() };
-        Agents { root: root.to_owned(), models, cages, limits, services, shells }
+        let services = Services {
+            shells: Some(Arc::clone(&shells)),
+            files: Files::new(Arc::clone(&files)),
+            ..Services::default()
+        };
+        Agents { root: root.to_owned(), models, cages, limits, services, shells, files }
     }
 }
 
@@ -148,10 +156,25 @@ impl Worker for Agents {
 
     fn processes(&self, session: SessionId, act: ProcessAct) -> BoxFuture<'static, ()> {
         let (shells, grace) = (Arc::clone(&self.shells), Duration::from_millis(self.limits.stop_grace_ms));
+        let files = Arc::clone(&self.files);
         Box::pin(async move {
             match act {
-                ProcessAct::Freeze => off_thread(move || shells.freeze(session)).await,
-                ProcessAct::Thaw => off_thread(move || shells.thaw(session)).await,
+                // What is there while nothing moves belongs to the checkpoint, and what others change until the session goes
+                // on is not its doing.
+                ProcessAct::Freeze => {
+                    let saved = move || {
+                        shells.freeze(session);
+                        files.pause(session.0);
+                    };
+                    off_thread(saved).await;
+                }
+                ProcessAct::Thaw => {
+                    let saved = move || {
+                        files.resumed(session.0);
+                        shells.thaw(session);
+                    };
+                    off_thread(saved).await;
+                }
                 ProcessAct::End => shells.end(session, grace).await,
                 ProcessAct::EndForGood => {
                     shells.end(session, grace).await;

@@ -42,4 +42,5 @@ mod support;
 mod terminals;
 mod token;
 mod tools;
+mod undo;
 mod waiting;

@@ -21,4 +21,5 @@ mod sdk;
 mod searches;
 mod settings;
 mod slow;
+mod snapshots;
 mod terminal;
