@@ -7,8 +7,8 @@ use super::frame::exports::Export;
 use super::limits::ShellLimits;
 use super::local::RunAs;
 use super::local::caged::CageSetup;
-use super::snapshots::SnapshotSetup;
 use super::text::fence::Policy;
+use super::workspace::SnapshotSetup;
 
 /// What shells are told instead of what the server's own environment says: there is no screen for an editor or a pager,
 /// and a command that opens one would wait until its time is over.

@@ -31,6 +31,7 @@ mod snapshots;
 mod state;
 pub mod text;
 mod transport;
+mod workspace;
 
 pub use config::HostConfig;
 pub use error::ShellError;
@@ -46,5 +47,6 @@ pub use request::{
     BudgetReport, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress,
     RunningCommand,
 };
-pub use snapshots::{CheckpointLine, FileLine, KeptLine, RestoreAnswer, SnapshotSetup};
+pub use snapshots::{CheckpointLine, FileLine, KeptLine, RestoreAnswer};
 pub use transport::Stream;
+pub use workspace::SnapshotSetup;

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::error::ShellError;
 use super::exec::driver::{Driver, Order};
 use super::host::{Inner, ShellSummary};
-use super::snapshots::ShellWorkspace;
 use super::state::{Running, ShellState};
 use super::text::fence::Fence;
+use super::workspace::ShellWorkspace;
 
 /// How many shells that were closed for idling are remembered.
 const REAPED_MAX: usize = 1000;

@@ -9,35 +9,16 @@ use serde::Serialize;
 use super::error::ShellError;
 use super::host::{Inner, ShellHost};
 use super::log::ShellRecord;
+use super::workspace::ShellWorkspace;
 use crate::rights::Rights;
 use crate::snapshot::plan::{Change, Changed, Kept, Report};
 use crate::snapshot::tree::shown;
 use crate::snapshot::workspace::{Ask, resolve};
-use crate::snapshot::{Info, Reason, SnapshotError, Snapshots, Workspace};
+use crate::snapshot::{Info, Reason, SnapshotError, Workspace};
 
 /// Of a restore, so many files are named.
 const NAMED_MAX: usize = 500;
 const LABEL_CHARS_MAX: usize = 200;
-
-/// Where snapshots are kept, and of which directories there may be some.
-#[derive(Clone)]
-pub struct SnapshotSetup {
-    pub snapshots: Snapshots,
-    /// A workspace lies in one of them; where there is none, in the server's directory.
-    pub roots: Vec<PathBuf>,
-}
-
-impl std::fmt::Debug for SnapshotSetup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SnapshotSetup").field("roots", &self.roots).finish_non_exhaustive()
-    }
-}
-
-/// A shell's workspace.
-pub(super) struct ShellWorkspace {
-    workspace: Workspace,
-    with_ignored: bool,
-}
 
 /// One line of the list of checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::SnapshotError;
 use super::files::{Files, FoundKind, Stat, WalkOptions, Walked};
@@ -15,6 +14,8 @@ const TRIES: usize = 3;
 /// What is saved, and at which cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scope<'a> {
+    /// When it begins, in nanoseconds since the epoch: the disk's times are compared with it.
+    pub began: i64,
     pub with_ignored: bool,
     pub also: Option<&'a BTreeSet<RelPath>>,
     pub files_max: usize,
@@ -36,7 +37,7 @@ pub struct Saved {
 
 /// Saves the content of a workspace; its tree is still to be kept.
 pub fn save(store: &Store, _: &Locked, files: &dyn Files, scope: Scope<'_>) -> Result<Saved, SnapshotError> {
-    let began = now_nanos();
+    let began = scope.began;
     let options =
         WalkOptions { with_ignored: scope.with_ignored, also: scope.also, files_max: scope.files_max };
     let walk = files.walk(options).map_err(|source| match source.kind() {
@@ -174,9 +175,4 @@ fn fill(file: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(filled)
-}
-
-fn now_nanos() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    i64::try_from(now).unwrap_or(i64::MAX)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ctx_session::{IdSource, Timestamp, Ulid};
 use sha2::{Digest, Sha256};
@@ -146,8 +146,12 @@ fn path_bytes(path: &Path) -> &[u8] {
 }
 
 pub(super) fn now() -> Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    Timestamp::from_millis(u64::try_from(now).unwrap_or_default())
+    Timestamp::from_millis(u64::try_from(since_epoch().as_millis()).unwrap_or_default())
+}
+
+/// The machine's clock, which the disk's times are of.
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A path without links, that may be a workspace: a directory, and neither `/` nor one that holds a home directory.
@@ -195,6 +199,7 @@ impl Workspace {
     fn scope(&self) -> Scope<'static> {
         let limits = self.all.inner.limits;
         Scope {
+            began: i64::try_from(since_epoch().as_nanos()).unwrap_or(i64::MAX),
             with_ignored: false,
             also: None,
             files_max: limits.files_max,
