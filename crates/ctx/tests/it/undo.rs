@@ -75,7 +75,7 @@ fn three_runs(daemon: &mut TestDaemon, restart: bool) {
     run(daemon, json!([{ "text": "only talk" }]));
     run(
         daemon,
-        json!([reading("edited"), writing("edited", "two\n"), reading("both"), writing("both", "two\n"), writing("new/a", "1\n"), { "text": "wrote" }]),
+        json!([reading("edited"), writing("edited", "two\n"), reading("both"), writing("both", "two\n"), writing("new/a", "1\n"), { "text": "RUN-TWO" }]),
     );
     for name in ["first", "edited", "both", "new", "new/a", "kept"] {
         chown(work.join(name), Some(ANN), Some(ANN)).unwrap();
@@ -86,7 +86,7 @@ fn three_runs(daemon: &mut TestDaemon, restart: bool) {
     }
     run(
         daemon,
-        json!([command("echo 3 > shelled; rm -f first; echo three > /work/edited"), { "text": "ran" }]),
+        json!([command("echo 3 > shelled; rm -f first; echo three > /work/edited"), { "text": "RUN-THREE" }]),
     );
     // By hand, after both.
     std::fs::write(work.join("both"), "by hand\n").unwrap();
@@ -108,7 +108,7 @@ fn rolls_back(restart: bool) {
     let changed = ["changed both", "changed edited", "created new", "created new/a", "created shelled"];
     assert_eq!(names(&shown["files"]), changed);
     let before = daemon.ctx(&["history", "coder/work"]).ok();
-    assert!(before.contains("wrote") && before.contains("ran"), "{before}");
+    assert!(before.contains("RUN-TWO") && before.contains("RUN-THREE"), "{before}");
 
     let done = json_of(&daemon, &["rollback", "--yes", "--files", "--json", "coder/work"]);
     let files = &done["files"];
@@ -123,7 +123,7 @@ fn rolls_back(restart: bool) {
     assert!(!work.join("new").exists() && !work.join("shelled").exists());
     // The conversation agrees, and its record says what happened to the files.
     let after = daemon.ctx(&["history", "coder/work"]).ok();
-    assert!(!after.contains("wrote") && !after.contains("only talk"), "{after}");
+    assert!(!after.contains("RUN-TWO") && !after.contains("RUN-THREE"), "{after}");
     let log = json_lines(&daemon.ctx(&["log", "coder/work", "--json"]).ok());
     let record = log.iter().find(|record| record["type"] == "rolled_back").unwrap();
     assert_eq!((&record["files"]["changed"], &record["files"]["kept"]), (&json!(5), &json!(1)));
