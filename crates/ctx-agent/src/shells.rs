@@ -308,7 +308,8 @@ impl AgentShells {
 /// Without a cage a command runs as the session's owner.
 fn owner_of(uid: u32) -> Result<Owner, Refusal> {
     let groups = rights::groups_of(uid)?;
-    Ok(Owner::new(uid, groups.first().copied().unwrap_or(uid)))
+    // Who has no account is in no group: the number may be that of a group of others.
+    Ok(Owner::new(uid, groups.first().copied().unwrap_or(Owner::NOBODY.gid())))
 }
 
 fn no_cage(error: CageError) -> Refusal {

@@ -27,6 +27,9 @@ use crate::control::mount::{Access, Links, Mount};
 /// More links than this on one path is a circle, as for the kernel.
 const LINKS_MAX: usize = 40;
 
+/// A directory with more names than this is not listed: they are held in memory.
+const ENTRIES_MAX: usize = 200_000;
+
 /// What an agent sees.
 #[derive(Debug)]
 pub struct View {
@@ -261,6 +264,9 @@ impl View {
                 let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
                 if name != "." && name != ".." {
                     entries.push((name, entry.file_type()));
+                }
+                if entries.len() > ENTRIES_MAX {
+                    return Err(io(Errno::FBIG));
                 }
             }
         }

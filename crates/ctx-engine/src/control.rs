@@ -172,6 +172,9 @@ impl Engine {
         allow: bool,
         note: Option<&str>,
     ) -> Result<(), Refusal> {
+        if allow {
+            self.check_allows(caller, &*self.find(caller, id)?)?;
+        }
         let by = caller.uid;
         let answer = if allow { ApprovalAnswer::Allow { by } } else { ApprovalAnswer::Deny { by } };
         let note = note.map(str::to_owned);

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use ctx_journal::lock;
 use ctx_session::admission::Counts;
-use ctx_session::command::{Change, RunWishes};
+use ctx_session::command::{Change, RunNet, RunWishes};
 use ctx_session::name::IMPORT_AGENTS;
-use ctx_session::record::{CancelReason, Scope, SessionBody};
+use ctx_session::record::{Approvals, CancelReason, Scope, SessionBody};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::{Create, check_message, create};
 use ctx_session::{
@@ -306,7 +306,12 @@ impl Engine {
 
     /// Posts a message. It is durable when this returns.
     pub async fn post(&self, caller: Caller, id: SessionId, post: Post) -> Result<Posted, Refusal> {
-        self.find(caller, id)?;
+        let summary = self.find(caller, id)?;
+        // What is looser than its owner's word is the owner's to say; a denial and no network are anyone's.
+        let RunWishes { approvals, allow, net } = &post.wishes;
+        if *approvals == Some(Approvals::Allow) || !allow.is_empty() || *net == Some(RunNet::Host) {
+            self.check_allows(caller, &summary)?;
+        }
         self.inner.ask(id, |reply| Ask::Post { post: post.clone(), by: caller.uid, reply }).await
     }
 
@@ -335,6 +340,18 @@ impl Engine {
         }
         let message = format!(
             "session {} is shared with you; only its owner can end, restart or purge it",
+            summary.id()
+        );
+        Err(Refusal::new(Code::Eacces, message))
+    }
+
+    /// Lets only its owner allow what the agent of a session is to ask for: it works with the owner's rights.
+    pub(crate) fn check_allows(&self, caller: Caller, summary: &Summary) -> Result<(), Refusal> {
+        if self.may_see(caller, summary.meta.owner) {
+            return Ok(());
+        }
+        let message = format!(
+            "session {} is shared with you, and its agent works with its owner's rights; only the owner can allow it more",
             summary.id()
         );
         Err(Refusal::new(Code::Eacces, message))

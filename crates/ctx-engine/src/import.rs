@@ -11,6 +11,7 @@ use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::record::{Scope, SessionMeta};
 use ctx_session::{Body, Code, Name, Refusal, SessionId, Timestamp, Ulid};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::driver::Ask;
 use crate::engine::Engine;
@@ -58,11 +59,24 @@ pub fn import_of(meta: &SessionMeta) -> Option<Ulid> {
     meta.origin.as_ref()?.get("import_id")?.as_str()?.parse().ok()
 }
 
+/// The id that an imported session has for a user who is not the daemon's own. It follows from the source, which others may
+/// have too: so none can take another's id first, nor find out whether it is taken.
+fn id_of_user(source: SessionId, uid: u32) -> SessionId {
+    let hash =
+        Sha256::new().chain_update(source.0.0.to_le_bytes()).chain_update(uid.to_le_bytes()).finalize();
+    let random = hash.iter().take(10).fold(0u128, |all, byte| (all << 8) | u128::from(*byte));
+    // Its time stays.
+    SessionId(Ulid((source.0.0 >> 80 << 80) | random))
+}
+
 impl Engine {
     /// Adds records to an imported session, which is made where it is not there. They are on disk when this returns.
-    pub async fn import(&self, caller: Caller, new: NewImport) -> Result<ImportDone, Refusal> {
+    pub async fn import(&self, caller: Caller, mut new: NewImport) -> Result<ImportDone, Refusal> {
         self.inner.refuse_when_closing()?;
         self.inner.serve_user(caller)?;
+        if caller.uid != self.inner.daemon_uid {
+            new.session = id_of_user(new.session, caller.uid);
+        }
         if !IMPORT_AGENTS.contains(&new.agent.as_str()) {
             let known = IMPORT_AGENTS.join(", ");
             return Err(Refusal::invalid("agent", format!("sessions are imported from {known}")));

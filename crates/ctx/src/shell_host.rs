@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ctx_doors::mcp::ServerName;
-use ctx_host::shell::HostConfig;
 use ctx_host::shell::text::fence::Policy;
+use ctx_host::shell::{HostConfig, RemoteConfig};
 use ctx_session::Code;
 
-use crate::config::Shells;
+use crate::config::{FirstUse, Shells};
 use crate::failure::Failure;
+
+/// Where keys for other machines lie in a home directory.
+pub const KEY_DIR: &str = ".ssh";
 
 /// The longest policy file.
 const POLICY_BYTES_MAX: u64 = 1 << 20;
@@ -26,6 +29,22 @@ pub fn host_config(spool_dir: PathBuf, settings: &Shells) -> Result<HostConfig, 
     config.limits.shells_max = usize::try_from(settings.max.get()).unwrap_or(usize::MAX);
     config.limits.idle_max = Duration::from_secs(u64::from(settings.idle_secs.get()));
     config.program = named(&settings.program);
+    let words = |text: &Option<String>| {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        text.as_deref().map(words).filter(|words: &Vec<String>| !words.is_empty())
+    };
+    config.remote = RemoteConfig {
+        hosts: words(&settings.ssh.hosts),
+        users: words(&settings.ssh.users),
+        containers: words(&settings.containers),
+        first_use: settings.ssh.first_use == FirstUse::Accept,
+        ssh_config: named(&settings.ssh.config),
+        key_dir: named(&settings.key_dir)
+            .or_else(|| std::env::home_dir().map(|home| home.join(KEY_DIR)))
+            .unwrap_or_default(),
+        engine: named(&settings.container_engine),
+        ..RemoteConfig::default()
+    };
     if let Some(path) = named(&settings.policy_file) {
         config.policy = policy(&path)?;
     }

@@ -10,6 +10,7 @@
 )]
 
 mod daemon;
+pub mod elsewhere;
 pub mod models;
 mod place;
 mod pty;

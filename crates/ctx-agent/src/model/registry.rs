@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ctx_session::{BadName, Code, Limits, Name, Refusal};
 
@@ -19,6 +19,8 @@ use crate::control::{ControlDir, ControlError, key_value, short};
 
 /// More links than this in a row is a circle.
 const LINKS_MAX: usize = 8;
+/// Models that a user who is not the daemon's own may bring into the tree, which all users share, before the next start.
+const BROUGHT_MAX: usize = 100;
 
 /// A model's stable identity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +43,8 @@ pub struct Models {
     /// Models that are no objects of the tree.
     given: BTreeMap<ModelId, Arc<dyn Model>>,
     providers: Arc<dyn Providers>,
+    /// How many models other users have brought in.
+    brought: Mutex<BTreeMap<u32, usize>>,
 }
 
 /// Why a name finds no model.
@@ -62,6 +66,10 @@ pub enum FindError {
     NoProvider { name: String, provider: String },
     #[error("model/{name}.d stands for `{other}` already; remove it to use that name for another model")]
     OtherId { name: String, other: String },
+    #[error(
+        "model/{name}.d is not there, and only the daemon's own user can bring it in; ask them to use it once"
+    )]
+    NotYours { name: String },
     #[error("cannot read model/{name}: {source}")]
     Io { name: String, source: std::io::Error },
     #[error(transparent)]
@@ -74,7 +82,7 @@ impl FindError {
             FindError::BadName { .. } => Code::Einval,
             FindError::NotThere { .. } | FindError::NoProvider { .. } => Code::Enoent,
             FindError::OtherId { .. } => Code::Eexist,
-            FindError::Leaves { .. } => Code::Eacces,
+            FindError::Leaves { .. } | FindError::NotYours { .. } => Code::Eacces,
             FindError::Circle { .. } | FindError::NoDriver { .. } => Code::Ebadmsg,
             FindError::Io { .. } => Code::Eio,
             FindError::Control(error) => error.code(),
@@ -136,7 +144,8 @@ impl ModelName {
 
 impl Models {
     pub fn new(root: impl Into<PathBuf>, limits: Arc<Limits>) -> Models {
-        Models { root: root.into(), limits, given: BTreeMap::new(), providers: Arc::new(NoProviders) }
+        let (given, providers) = (BTreeMap::new(), Arc::new(NoProviders));
+        Models { root: root.into(), limits, given, providers, brought: Mutex::default() }
     }
 
     /// Adds a model that is no object of the tree; it comes before one that is.
@@ -158,6 +167,7 @@ impl Models {
         }
         match self.setup(provider, uid) {
             Some(setup) if !id.is_empty() => {
+                self.may_bring(&setup, id, uid)?;
                 let model = adopt::adopt(&self.root, &setup, id)?;
                 let other = self.control(&model)?.value("id", |text| Ok(text.to_owned()))?;
                 match other.filter(|other| other != id) {
@@ -170,6 +180,23 @@ impl Models {
             }
             Some(_) | None => self.resolve(text),
         }
+    }
+
+    /// The tree is everybody's: another user brings in no more than some models, and none whose id is written otherwise than its
+    /// name, which would then stand for that id in everybody's requests.
+    fn may_bring(&self, setup: &Setup, id: &str, uid: u32) -> Result<(), FindError> {
+        let name = adopt::in_tree(id)?;
+        let shown = format!("{}/{name}", setup.name);
+        if uid == rustix::process::geteuid().as_raw() || self.root.join(format!("model/{shown}.d")).is_dir() {
+            return Ok(());
+        }
+        let mut brought = self.brought.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = brought.entry(uid).or_default();
+        if name.as_str() != id || *count >= BROUGHT_MAX {
+            return Err(FindError::NotYours { name: shown });
+        }
+        *count += 1;
+        Ok(())
     }
 
     /// Whether a name means something without any provider's help.
@@ -376,6 +403,7 @@ impl From<FindError> for ctx_session::record::Failure {
             | FindError::Circle { .. }
             | FindError::NoDriver { .. }
             | FindError::OtherId { .. }
+            | FindError::NotYours { .. }
             | FindError::Io { .. }
             | FindError::Control(_) => "bad_setup",
         };

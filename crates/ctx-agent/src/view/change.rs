@@ -178,10 +178,10 @@ fn directory(root: BorrowedFd<'_>, rel: &Path) -> Result<OwnedFd, Errno> {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(error),
                 }
-                let made = open(dir.as_fd(), name)?;
-                // The daemon's umask is not the user's.
-                let _ =
-                    rustix::fs::chmodat(&dir, name, Mode::from_raw_mode(DIRECTORY_MODE), AtFlags::empty());
+                // The daemon's umask is not the user's. By its descriptor: a link may be in its place by now.
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let made = rustix::fs::openat2(&dir, name, flags, Mode::empty(), inside())?;
+                let _ = rustix::fs::fchmod(&made, Mode::from_raw_mode(DIRECTORY_MODE));
                 made
             }
             other => other?,

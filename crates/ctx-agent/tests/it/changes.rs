@@ -308,3 +308,15 @@ async fn calls_that_do_not_meet_are_made_at_once_and_recorded_in_order() {
         "in turn: {made} {again}"
     );
 }
+
+#[tokio::test]
+async fn a_line_without_end_is_too_much_for_a_search_and_not_for_the_daemon() {
+    let desk = Desk::new("");
+    desk.root.put("a", "needle\n");
+    let mut long = std::fs::File::create(desk.root.work().join("long")).unwrap();
+    for _ in 0..40 {
+        std::io::Write::write_all(&mut long, &vec![b'x'; 1 << 20]).unwrap();
+    }
+    let told = desk.one("fs.search", json!({ "pattern": "needle" })).await.output;
+    assert!(told.starts_with("a:1: needle\n[1 match in 1 file]\n[1 file or directory could not"), "{told}");
+}

@@ -375,6 +375,20 @@ async fn a_key_is_read_when_it_is_used_and_one_that_others_can_read_is_not() {
 }
 
 #[test]
+fn another_user_brings_in_no_name_that_stands_for_something_else_and_not_without_end() {
+    let root = Root::new();
+    let models = models(&root, Setup::plain("ollama", Kind::Ollama, None, Key::None));
+    let code = |text: &str| models.resolve_for(text, 54_401).map(drop).map_err(|error| error.code());
+    assert_eq!(code("ollama:o4:mini"), Err(ctx_session::Code::Eacces));
+    assert!(!root.path().join("model/ollama/o4-mini.d").exists());
+    models.resolve_for("ollama:o4:mini", 0).unwrap();
+    assert_eq!(code("ollama:o4:mini"), Ok(()), "once it is there, it is for all");
+    let brought = (0..1_000).take_while(|number| code(&format!("ollama:m{number}")).is_ok()).count();
+    assert_eq!(brought, 100);
+    assert!(models.resolve_for("ollama:another", 54_402).is_ok(), "others are not held up");
+}
+
+#[test]
 fn a_model_of_a_provider_gets_its_place_in_the_tree() {
     let root = Root::new();
     let setup = Setup::plain("ollama", Kind::Ollama, None, Key::None);

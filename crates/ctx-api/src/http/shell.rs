@@ -28,6 +28,30 @@ pub struct Shell {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewShell {
+    /// `local`, `ssh` or `docker`. Default: `local`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// With `ssh`: a host name, or an alias of the ssh config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// With `ssh`: who to log in as.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// With `ssh`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// With `ssh`: a private key in the operator's directory for keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_path: Option<String>,
+    /// With `ssh`: the user's password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+    /// With `ssh`: SHA256 fingerprint of the host's key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// With `docker`: the name or id of a running container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
     /// The directory to start in. Default: the operator's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,

@@ -29,6 +29,7 @@ pub(super) async fn add(
     Who(caller): Who,
     request: Request,
 ) -> Answer<Json<ImportDone>> {
+    let _seat = api.brings_much(caller)?;
     let body = axum::body::to_bytes(request.into_body(), BATCH_BYTES_MAX).await;
     let too_large = |_| Refusal::new(Code::Emsgsize, format!("a batch has at most {BATCH_BYTES_MAX} bytes"));
     let body = body.map_err(too_large)?;

@@ -48,7 +48,7 @@ use axum::{Router, middleware};
 use ctx_engine::{Caller, Engine};
 use ctx_host::snapshot::runs::RunFiles;
 use ctx_host::terminal::Terminals;
-use ctx_session::Timestamp;
+use ctx_session::{Code, Refusal, Timestamp};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
@@ -60,7 +60,7 @@ pub use error::ApiError;
 pub use gate::Hosts;
 pub use terminals::shown_terminal;
 
-use crate::seats::Seats;
+use crate::seats::{Seat, Seats};
 use crate::shells::Shells;
 use crate::ws::Hub;
 use places::Strangers;
@@ -68,9 +68,19 @@ use places::Strangers;
 /// Longest body of a request.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// How many requests of a user may hold a thread that waits for what is theirs, and how many a large body.
+const WAITING_PER_USER: usize = 32;
+const LARGE_PER_USER: usize = 2;
+
 /// What every handler needs. It is cloned for every request.
 #[derive(Clone)]
-pub struct Api(Arc<ApiParts>);
+pub struct Api(Arc<Whole>);
+
+struct Whole {
+    parts: ApiParts,
+    waiting: Seats,
+    large: Seats,
+}
 
 /// What an API is made of.
 pub struct ApiParts {
@@ -87,15 +97,32 @@ pub struct ApiParts {
 
 impl From<ApiParts> for Api {
     fn from(parts: ApiParts) -> Api {
-        Api(Arc::new(parts))
+        let (waiting, large) = (Seats::new(WAITING_PER_USER), Seats::new(LARGE_PER_USER));
+        Api(Arc::new(Whole { parts, waiting, large }))
     }
+}
+
+impl Api {
+    /// A seat for a request that waits for a user's own files and processes, which may never answer.
+    fn waits(&self, caller: Caller) -> Result<Seat, Refusal> {
+        self.0.waiting.take(caller.uid).ok_or_else(too_much_at_once)
+    }
+
+    /// A seat for a request with a large body.
+    fn brings_much(&self, caller: Caller) -> Result<Seat, Refusal> {
+        self.0.large.take(caller.uid).ok_or_else(too_much_at_once)
+    }
+}
+
+fn too_much_at_once() -> Refusal {
+    Refusal::new(Code::Ebusy, "you have too many requests of this kind at once; wait for one of them to end")
 }
 
 impl Deref for Api {
     type Target = ApiParts;
 
     fn deref(&self) -> &ApiParts {
-        &self.0
+        &self.0.parts
     }
 }
 

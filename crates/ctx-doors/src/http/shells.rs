@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use ctx_api::http::{KeepLinesMode, List, NewShell, OutputBudget, Shell, ShellCommand, ShellResult};
 use ctx_engine::Caller;
 use ctx_host::shell::text::budget::{Budget, Grep, Keep, KeepMode};
-use ctx_host::shell::{CreateRequest, ExecRequest, ExecResult};
+use ctx_host::shell::{CreateRequest, DestinationArgs, ExecRequest, ExecResult};
 use ctx_session::{Code, Refusal, Ulid};
 use futures_util::stream;
 use serde::Deserialize;
@@ -128,7 +128,18 @@ pub(super) async fn create(
     Given(new): Given<NewShell>,
 ) -> Answer<(StatusCode, Json<Shell>)> {
     let host = api.shells.host(caller.uid).await?;
+    let to = DestinationArgs {
+        transport: new.transport,
+        host: new.host,
+        user: new.user,
+        port: new.port,
+        key_path: new.key_path,
+        password: new.password,
+        fingerprint: new.fingerprint,
+        container: new.container,
+    };
     let request = CreateRequest {
+        to: to.try_into().map_err(|error| refusal(&error))?,
         cwd: new.cwd,
         env: new.env.into_iter().collect(),
         allow: new.allow,

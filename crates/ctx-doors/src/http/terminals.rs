@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, NewTerminal, Terminal, TerminalCursor, TerminalInput, TerminalScreen};
-use ctx_engine::{Clock, SystemClock};
+use ctx_engine::{Caller, Clock, SystemClock};
 use ctx_host::terminal::{self, Size, TerminalError, Terminals, typed};
 use ctx_session::{Code, Refusal};
 use futures_util::stream;
@@ -74,10 +74,15 @@ fn refusal(error: &TerminalError) -> ApiError {
 /// Terminals are asked of the disk and of their holders, which takes a thread that may wait.
 async fn ask<T: Send + 'static>(
     api: &Api,
+    caller: Caller,
     work: impl FnOnce(&Terminals) -> Result<T, TerminalError> + Send + 'static,
 ) -> Answer<T> {
-    let terminals = std::sync::Arc::clone(&api.terminals);
-    let done = tokio::task::spawn_blocking(move || work(&terminals)).await;
+    let (terminals, seat) = (std::sync::Arc::clone(&api.terminals), api.waits(caller)?);
+    let asked = move || {
+        let _seat = seat;
+        work(&terminals)
+    };
+    let done = tokio::task::spawn_blocking(asked).await;
     let done =
         done.map_err(|error| Refusal::new(Code::Eio, format!("asking the terminals broke: {error}")))?;
     done.map_err(|error| refusal(&error))
@@ -99,7 +104,7 @@ pub(super) async fn list(
     Who(caller): Who,
     Asked(query): Asked<TerminalsQuery>,
 ) -> Answer<Json<List<Terminal>>> {
-    let found = ask(&api, move |terminals| terminals.list(caller.uid)).await?;
+    let found = ask(&api, caller, move |terminals| terminals.list(caller.uid)).await?;
     let wanted = found.iter().filter(|one| query.all || one.state != terminal::State::Closed);
     Ok(Json(List { items: wanted.map(shown_terminal).collect(), next: None }))
 }
@@ -121,7 +126,7 @@ pub(super) async fn open(
         size,
         created_at: SystemClock.now(),
     };
-    let opened = ask(&api, move |terminals| terminals.open(caller.uid, new)).await?;
+    let opened = ask(&api, caller, move |terminals| terminals.open(caller.uid, new)).await?;
     Ok((StatusCode::CREATED, Json(shown_terminal(&opened))))
 }
 
@@ -133,7 +138,7 @@ pub(super) async fn read(
     Who(caller): Who,
     At(id): At<String>,
 ) -> Answer<Json<Terminal>> {
-    let found = ask(&api, move |terminals| terminals.find(caller.uid, &id)).await?;
+    let found = ask(&api, caller, move |terminals| terminals.find(caller.uid, &id)).await?;
     Ok(Json(shown_terminal(&found)))
 }
 
@@ -145,7 +150,7 @@ pub(super) async fn close(
     Who(caller): Who,
     At(id): At<String>,
 ) -> Answer<StatusCode> {
-    ask(&api, move |terminals| terminals.close(caller.uid, &id)).await?;
+    ask(&api, caller, move |terminals| terminals.close(caller.uid, &id)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -157,7 +162,7 @@ pub(super) async fn screen(
     Who(caller): Who,
     At(id): At<String>,
 ) -> Answer<Json<TerminalScreen>> {
-    let screen = ask(&api, move |terminals| {
+    let screen = ask(&api, caller, move |terminals| {
         let found = terminals.find(caller.uid, &id)?;
         terminals.screen(caller.uid, &found)
     });
@@ -175,7 +180,7 @@ pub(super) async fn input(
     At(id): At<String>,
     Given(input): Given<TerminalInput>,
 ) -> Answer<StatusCode> {
-    ask(&api, move |terminals| {
+    ask(&api, caller, move |terminals| {
         let bytes = typed(&input.text, &input.keys)?;
         let found = terminals.find(caller.uid, &id)?;
         terminals.send(caller.uid, &found, bytes)
@@ -219,7 +224,7 @@ pub(super) async fn transcript(
     At(id): At<String>,
     Asked(query): Asked<TranscriptQuery>,
 ) -> Answer<Response> {
-    let (about, file) = ask(&api, move |terminals| {
+    let (about, file) = ask(&api, caller, move |terminals| {
         let found = terminals.find(caller.uid, &id)?;
         Ok((found.about.clone(), terminals.transcript(caller.uid, &found)?))
     })
@@ -231,7 +236,9 @@ pub(super) async fn transcript(
         (None, TranscriptFormat::Asciicast) => "application/x-asciicast",
     };
     let (pieces, waiting) = mpsc::channel(PIECES);
+    let seat = api.waits(caller)?;
     tokio::task::spawn_blocking(move || {
+        let _seat = seat;
         let file = std::io::BufReader::new(file);
         let mut out = Pieces { pieces: pieces.clone(), piece: Vec::new() };
         let made = match (query.q, query.format) {

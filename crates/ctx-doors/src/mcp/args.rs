@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use ctx_host::shell::text::budget::{Budget, Grep, Keep, KeepMode};
-use ctx_host::shell::{CreateRequest, ExecRequest, Output, OutputRequest};
+use ctx_host::shell::{CreateRequest, DestinationArgs, ExecRequest, Output, OutputRequest, ShellError};
 use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
 
@@ -16,6 +16,10 @@ pub enum TransportArg {
     /// A shell on this machine.
     #[default]
     Local,
+    /// A shell on another machine: `host`.
+    Ssh,
+    /// A shell in a running container: `container`.
+    Docker,
 }
 
 /// What becomes of ignored files.
@@ -32,7 +36,22 @@ pub enum IgnoredArg {
 pub struct CreateArgs {
     /// Where the shell runs. Default: local.
     pub transport: Option<TransportArg>,
-    /// The directory to start in; `~` is the home directory. Default: the server's own directory.
+    /// With ssh: a host name, or an alias of the ssh config.
+    pub host: Option<String>,
+    /// With ssh: who to log in as. Default: as the ssh config says.
+    pub user: Option<String>,
+    /// With ssh: default as the ssh config says.
+    pub port: Option<u16>,
+    /// With ssh: a private key in the operator's directory for keys. Default: the agent and the ssh config.
+    pub key_path: Option<String>,
+    /// With ssh: the user's password.
+    pub password: Option<String>,
+    /// With ssh: SHA256 fingerprint of the host's key; needed where the key is not known yet.
+    pub fingerprint: Option<String>,
+    /// With docker: the name or id of a running container.
+    pub container: Option<String>,
+    /// The directory to start in; `~` is the home directory. Default: the server's own directory; elsewhere, where a
+    /// login starts.
     pub cwd: Option<String>,
     /// Environment variables to set besides the inherited ones.
     pub env: Option<BTreeMap<String, String>>,
@@ -215,10 +234,27 @@ impl From<BudgetArgs> for Budget {
     }
 }
 
-impl From<CreateArgs> for CreateRequest {
-    fn from(args: CreateArgs) -> CreateRequest {
-        let TransportArg::Local = args.transport.unwrap_or_default();
-        CreateRequest {
+impl TryFrom<CreateArgs> for CreateRequest {
+    type Error = ShellError;
+
+    fn try_from(args: CreateArgs) -> Result<CreateRequest, ShellError> {
+        let transport = match args.transport.unwrap_or_default() {
+            TransportArg::Local => "local",
+            TransportArg::Ssh => "ssh",
+            TransportArg::Docker => "docker",
+        };
+        let to = DestinationArgs {
+            transport: Some(transport.to_owned()),
+            host: args.host,
+            user: args.user,
+            port: args.port,
+            key_path: args.key_path,
+            password: args.password,
+            fingerprint: args.fingerprint,
+            container: args.container,
+        };
+        Ok(CreateRequest {
+            to: to.try_into()?,
             cwd: args.cwd,
             env: args.env.unwrap_or_default().into_iter().collect(),
             allow: args.allow,
@@ -227,7 +263,7 @@ impl From<CreateArgs> for CreateRequest {
             timeout: args.timeout_secs.map(seconds),
             workspace: args.workspace,
             with_ignored: args.ignored.unwrap_or_default() == IgnoredArg::Include,
-        }
+        })
     }
 }
 

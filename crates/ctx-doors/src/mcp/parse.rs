@@ -27,16 +27,6 @@ fn brief(name: &str) -> String {
     name.chars().take(40).collect()
 }
 
-/// What comes with another transport is not looked at: that there is none is what its caller needs to know.
-pub(super) fn only_local(arguments: &JsonObject) -> Result<(), BadArguments> {
-    match arguments.get("transport").and_then(Value::as_str) {
-        None | Some("local") => Ok(()),
-        Some(other) => Err(BadArguments(format!(
-            "transport: this version has only `local`, not `{other}`; for another machine, run ssh in a local shell"
-        ))),
-    }
-}
-
 /// To JSON Schema, and to many a caller, 2.0 is an integer.
 fn with_whole_numbers(value: Value) -> Value {
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;

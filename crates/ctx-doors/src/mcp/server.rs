@@ -22,7 +22,7 @@ use super::args::{
 use super::failure::Failure;
 use super::lines::LineLimits;
 use super::outbox::Outbox;
-use super::parse::{only_local, parse, take_unknown};
+use super::parse::{parse, take_unknown};
 use super::schema::ToolName;
 use super::text::{add_hint, fit, text_of};
 use super::uses::{Hold, Uses};
@@ -115,13 +115,12 @@ impl McpServer {
     ) -> Outcome {
         match tool {
             ToolName::Create => {
-                only_local(&arguments)?;
                 let args: CreateArgs = parse(arguments)?;
                 if args.cwd.as_deref() == Some("") {
                     let message = "cwd: it must not be empty; leave it out to use the server's directory";
                     return Err(Failure::Arguments(message.to_owned()));
                 }
-                let id = self.host.create(args.into()).await?;
+                let id = self.host.create(args.try_into()?).await?;
                 if context.ct.is_cancelled() {
                     // Nobody is told its name.
                     self.host.destroy(&id).await?;

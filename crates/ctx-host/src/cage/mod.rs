@@ -12,6 +12,7 @@ mod parse;
 mod plan;
 mod processes;
 mod running;
+mod said;
 mod seccomp;
 mod system;
 mod value;

@@ -48,6 +48,16 @@ pub(super) fn stop_all(first: Pid) -> Vec<Process> {
     stopped
 }
 
+/// Whether a process is the child of another and runs as this user.
+pub(super) fn is_child(pid: Pid, parent: Pid, uid: u32) -> bool {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+    let first = |key: &str| -> Option<u32> {
+        status.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok())
+    };
+    first("PPid:") == u32::try_from(parent.as_raw_nonzero().get()).ok() && first("Uid:") == Some(uid)
+}
+
 /// The first process and its descendants that have not ended.
 pub(super) fn family(first: Pid) -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -3,10 +3,13 @@
 //! Each cage has a thread. The kernel kills `bwrap` when the thread that started it ends, so that no cage outlives this
 //! process, and so that thread must stay; it also watches the limits. `bwrap` starts the command only after its first
 //! process is in the control groups.
+//!
+//! `bwrap` runs as the cage's owner, who can stop it, trace it and write into its pipes. So what it says is checked, and it
+//! is waited for only so long.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -25,6 +28,7 @@ use super::error::CageError;
 use super::means::Means;
 use super::plan::{CgroupPlan, Freezing};
 use super::processes::{self, Process};
+use super::said::{first_line, not_started, there_is, with_complaint};
 use super::seccomp;
 use super::value::{Access, Cage, Limit};
 use crate::rights::Rights;
@@ -38,8 +42,8 @@ const END_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether those that were asked to end have.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// How much is kept of what `bwrap` says.
-const COMPLAINT_BYTES: u64 = 4096;
+/// How long `bwrap` may take to end after the first process was killed.
+const BWRAP_END_MAX: Duration = Duration::from_secs(1);
 /// Added to a signal's number, as shells do.
 const SIGNALLED: i32 = 128;
 
@@ -90,7 +94,7 @@ struct State {
     frozen_for: Duration,
     /// The processes that were stopped one by one.
     stopped: Vec<Process>,
-    is_killed: bool,
+    killed_at: Option<Instant>,
     /// The limit that it was killed for.
     limit: Option<Limit>,
     ended: Option<Ended>,
@@ -124,10 +128,10 @@ impl RunningCage {
         let plan = CgroupPlan::new(means, &name, &cage.limits);
         let line = command_line(cage, &seccomp::filters()?, &plan.with_rlimits(command));
         let process = bwrap_process(bwrap, &name, cage, io);
-        let walltime = cage.limits.walltime;
+        let (walltime, owner) = (cage.limits.walltime, cage.owner.uid());
         let (send, receive) = mpsc::channel();
         let thread = std::thread::Builder::new().name("cage".to_owned());
-        let work = move || match Launched::launch(process, line, plan) {
+        let work = move || match Launched::launch(process, line, plan, owner) {
             Ok(mut launched) => {
                 let shared = Arc::clone(&launched.shared);
                 let pipes =
@@ -205,7 +209,7 @@ impl RunningCage {
     /// Ends the cage if it has reached a limit; whether it has. Its thread looks too, but only now and then.
     pub fn kill_at_limit(&self) -> bool {
         let mut state = self.shared.lock();
-        if state.ended.is_some() || state.is_killed {
+        if state.ended.is_some() || state.killed_at.is_some() {
             return state.limit.is_some();
         }
         state.limit = cgroups::limit_reached(&self.shared.plan);
@@ -232,6 +236,13 @@ impl RunningCage {
                 None => state = self.shared.has_ended.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
+    }
+
+    /// The same for as long as this.
+    pub fn wait_at_most(&self, patience: Duration) -> Option<Ended> {
+        let state = self.shared.lock();
+        let waited = self.shared.has_ended.wait_timeout_while(state, patience, |state| state.ended.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
     /// How it ended, if it has.
@@ -283,13 +294,18 @@ struct Launched {
     child: Child,
     shared: Arc<Shared>,
     groups: Groups,
-    status: BufReader<File>,
+    status: File,
     /// The cage ends when `bwrap` does.
     handle: OwnedFd,
 }
 
 impl Launched {
-    fn launch(mut process: Command, line: CommandLine, plan: CgroupPlan) -> Result<Launched, CageError> {
+    fn launch(
+        mut process: Command,
+        line: CommandLine,
+        plan: CgroupPlan,
+        owner: u32,
+    ) -> Result<Launched, CageError> {
         let failed = |error: rustix::io::Errno| CageError::io("cannot make a pipe for a cage", error);
         let io_failed = |error: std::io::Error| CageError::io("cannot make a pipe for a cage", error);
         let (status, status_in) =
@@ -312,10 +328,10 @@ impl Launched {
         let mut child = process.spawn().map_err(|error| CageError::io("cannot start bwrap", error))?;
         // The child's ends of the pipes are closed here with it.
         drop(process);
-        let mut status = BufReader::new(File::from(status));
+        let mut status = File::from(status);
         // `bwrap` itself too, and at once: should we be killed before it is ready, the sweep finds what it leaves.
         let entered = groups.enter(Pid::from_child(&child));
-        match entered.and_then(|()| enter(&child, &mut status, &groups, File::from(go))) {
+        match entered.and_then(|()| enter(&child, owner, &mut status, &groups, File::from(go))) {
             Ok((first, first_handle, handle)) => {
                 let plan = groups.plan.clone();
                 let shared = Shared {
@@ -340,6 +356,10 @@ impl Launched {
         let started = Instant::now();
         let mut limit = None;
         while !self.has_ended_within(LOOK_EVERY, walltime.map(|max| (started, max))) {
+            if self.shared.lock().killed_at.is_some_and(|at| at.elapsed() > BWRAP_END_MAX) {
+                // It is stopped, or somebody else's by now.
+                let _ = self.child.kill();
+            }
             if limit.is_none() {
                 limit = self.limit_reached(walltime.map(|max| (started, max)));
                 if limit.is_some() {
@@ -351,11 +371,10 @@ impl Launched {
         self.end_first();
         let (is_killed, noticed) = {
             let state = self.shared.lock();
-            (state.is_killed, state.limit)
+            (state.killed_at.is_some(), state.limit)
         };
         let limit = limit.or(noticed).or_else(|| if is_killed { None } else { self.limit_reached(None) });
-        let mut rest = String::new();
-        let _ = self.status.read_to_string(&mut rest);
+        let rest = there_is(&mut self.status);
         let has_started = is_killed || limit.is_some() || rest.contains("exit-code");
         let ended = Ended { code: status.map_or(-1, code_of), limit, has_started };
         // Removed before anybody is told, so that who waited finds nothing.
@@ -394,20 +413,22 @@ impl Launched {
 /// Waits for the first process, puts it into its groups, and lets the command start.
 fn enter(
     child: &Child,
-    status: &mut BufReader<File>,
+    owner: u32,
+    status: &mut File,
     groups: &Groups,
     mut go: File,
 ) -> Result<(Pid, OwnedFd, OwnedFd), CageError> {
     let failed = |error: rustix::io::Errno| CageError::io("cannot follow the processes of a cage", error);
-    let mut said = String::new();
-    status.read_line(&mut said).map_err(|error| CageError::io("cannot read what bwrap says", error))?;
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
+    let said = first_line(status).ok_or_else(|| not_started("; bwrap does not answer"))?;
+    let said: serde_json::Value = serde_json::from_slice(&said).unwrap_or_default();
     let pid =
         said.get("child-pid").and_then(serde_json::Value::as_i64).and_then(|pid| i32::try_from(pid).ok());
-    let first = pid
-        .and_then(Pid::from_raw)
-        .ok_or_else(|| CageError::NotStarted { detail: "; bwrap has said why on stderr".to_owned() })?;
+    let first = pid.and_then(Pid::from_raw).ok_or_else(|| not_started("; bwrap has said why on stderr"))?;
     let first_handle = pidfd_open(first, PidfdFlags::empty()).map_err(failed)?;
+    // It will be stopped and killed with our rights. The handle is that of the process which is looked at now.
+    if !processes::is_child(first, Pid::from_child(child), owner) {
+        return Err(not_started("; bwrap names a process that is not its own"));
+    }
     let handle = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).map_err(failed)?;
     let let_go = groups.enter(first).and_then(|()| {
         go.write_all(b"1").map_err(|error| CageError::io("cannot start the command of a cage", error))
@@ -419,17 +440,6 @@ fn enter(
             let _ = pidfd_send_signal(&first_handle, Signal::KILL);
             Err(error)
         }
-    }
-}
-
-/// The error with what `bwrap` has said of it, where its stderr is ours.
-fn with_complaint(error: CageError, stderr: Option<ChildStderr>) -> CageError {
-    let mut said = String::new();
-    let (CageError::NotStarted { .. }, Some(stderr)) = (&error, stderr) else { return error };
-    let _ = stderr.take(COMPLAINT_BYTES).read_to_string(&mut said);
-    match said.trim() {
-        "" => error,
-        said => CageError::NotStarted { detail: format!(": {said}") },
     }
 }
 
@@ -460,7 +470,7 @@ impl Shared {
 
     fn freeze(&self) -> Result<(), CageError> {
         let mut state = self.lock();
-        if state.ended.is_some() || state.is_killed || state.frozen_since.is_some() {
+        if state.ended.is_some() || state.killed_at.is_some() || state.frozen_since.is_some() {
             return Ok(());
         }
         let is_frozen = match &self.plan.freezing {
@@ -497,8 +507,8 @@ impl Shared {
     /// Killed first and thawed then: nothing runs in between.
     fn kill(&self) {
         let mut state = self.lock();
-        if state.ended.is_none() && !state.is_killed {
-            state.is_killed = true;
+        if state.ended.is_none() && state.killed_at.is_none() {
+            state.killed_at = Some(Instant::now());
             // The only error is that it has ended already.
             let _ = pidfd_send_signal(&self.handle, Signal::KILL);
             if let Err(error) = self.thaw(&mut state) {

@@ -7,6 +7,7 @@ use super::frame::exports::Export;
 use super::limits::ShellLimits;
 use super::local::RunAs;
 use super::local::caged::CageSetup;
+use super::remote::RemoteConfig;
 use super::text::fence::Policy;
 use super::workspace::SnapshotSetup;
 
@@ -37,6 +38,8 @@ pub struct HostConfig {
     pub cage: Option<CageSetup>,
     /// Where snapshots of workspaces are kept; None: there are none.
     pub snapshots: Option<SnapshotSetup>,
+    /// What is allowed on other machines and in containers.
+    pub remote: RemoteConfig,
 }
 
 impl HostConfig {
@@ -55,6 +58,7 @@ impl HostConfig {
             run_as: None,
             cage: None,
             snapshots: None,
+            remote: RemoteConfig::default(),
         }
     }
 
@@ -63,6 +67,12 @@ impl HostConfig {
         self.env.retain(|(name, _)| WITHOUT_SCREEN.iter().all(|(set, _)| set != name));
         self.env.extend(WITHOUT_SCREEN.map(|(name, value)| (name.to_owned(), value.as_bytes().to_owned())));
         self
+    }
+
+    /// What shells elsewhere are told of that; the rest of their environment is the other side's.
+    pub(super) fn screenless() -> Vec<Export> {
+        let export = |(name, value): (&str, &str)| Export { name: name.to_owned(), value: value.into() };
+        WITHOUT_SCREEN.map(export).into()
     }
 
     pub(super) fn exports(&self) -> Vec<Export> {

@@ -51,6 +51,8 @@ pub enum ShellError {
     Busy { id: String, call: u64 },
     #[error(transparent)]
     Snapshot(crate::snapshot::SnapshotError),
+    #[error("{message}")]
+    Unreachable { message: String },
     #[error(transparent)]
     Cage(crate::cage::CageError),
     #[error("the request was cancelled")]
@@ -68,7 +70,7 @@ impl ShellError {
             ShellError::TooLong { .. } => Code::Emsgsize,
             ShellError::Denied { .. } => Code::Eacces,
             ShellError::TooMany { .. } | ShellError::Crowded { .. } | ShellError::Busy { .. } => Code::Ebusy,
-            ShellError::Closed { .. } => Code::Ehostdown,
+            ShellError::Closed { .. } | ShellError::Unreachable { .. } => Code::Ehostdown,
             ShellError::Start { .. }
             | ShellError::NoProgram { .. }
             | ShellError::NotAShell { .. }

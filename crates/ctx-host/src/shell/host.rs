@@ -28,6 +28,7 @@ use super::log::{NoLog, ShellLog, ShellRecord};
 use super::output::bulk_reader::THREADS_MAX;
 use super::output::spool::Spool;
 use super::registry::{Entry, Registry, Slot};
+use super::remote::{Destination, RemoteTransport, SshRequest};
 use super::request::{ExecRequest, ExecResult, Progress, RunningCommand};
 use super::secret_values::SecretValues;
 use super::state::{Seat, ShellState, Status};
@@ -40,6 +41,7 @@ use super::transport::{StartPlace, Transport};
 /// What a new shell should be like.
 #[derive(Debug, Clone, Default)]
 pub struct CreateRequest {
+    pub to: Destination,
     pub cwd: Option<String>,
     pub env: Vec<(String, String)>,
     /// Programs that may run; any, where there is no list.
@@ -185,7 +187,7 @@ impl ShellHost {
         Arc::clone(&self.inner.hold)
     }
 
-    /// Makes a shell on this machine and returns its id.
+    /// Makes a shell and returns its id.
     pub async fn create(&self, request: CreateRequest) -> Result<String, ShellError> {
         let settings = self.inner.settings(&request)?;
         let place = self.inner.place(&request)?;
@@ -195,19 +197,29 @@ impl ShellHost {
                 .check_variable(name)
                 .map_err(|refused| ShellError::Denied { message: refused.to_string() })?;
         }
+        let remote = RemoteTransport::new(&request.to, &self.inner.config).await?;
         let workspace = match &request.workspace {
             None => None,
+            Some(_) if remote.is_some() => {
+                let message = "workspace: only a shell on this machine has one yet; leave it out";
+                return Err(ShellError::invalid("workspace", message));
+            }
             Some(path) => {
                 let path = self.inner.config.cwd.join(self.inner.without_tilde(path)?);
                 Some(Arc::new(self.inner.open_workspace(path, request.with_ignored).await?))
             }
         };
         self.inner.ready().await?;
-        let (secret_values, secrets) = self.inner.secret_values_of(&place);
+        let (secret_values, secrets) = self.inner.secret_values_of(&place, &request.to);
         let slot = Slot::take(&self.inner, now())?;
         let (n, log) = (slot.n, slot.log);
-        let cage = self.inner.config.cage.clone().map(|setup| Arc::new(CageSlot::new(setup)));
-        let transport: &dyn Transport = &self.inner.local;
+        // A cage is around processes of this machine.
+        let cage = self.inner.config.cage.clone().filter(|_| remote.is_none());
+        let cage = cage.map(|setup| Arc::new(CageSlot::new(setup)));
+        let transport: &dyn Transport = match &remote {
+            Some(remote) => remote,
+            None => &self.inner.local,
+        };
         let shared = Arc::new(ShellState {
             id: format!("{n}_{}", transport.label()),
             log,
@@ -387,7 +399,6 @@ impl Inner {
             plan: request.output_budget.as_ref().map(compile).transpose()?,
             timeout: self.timeout(request.timeout)?.unwrap_or(self.limits.timeout_default),
             limits: Arc::clone(&self.limits),
-            scratch: self.scratch.clone(),
             start_file: self.config.variable(START_FILE).map(<[u8]>::to_vec),
         })
     }
@@ -406,19 +417,13 @@ impl Inner {
     }
 
     fn place(&self, request: &CreateRequest) -> Result<StartPlace, ShellError> {
-        // Joined with nothing, a path would end in a slash.
-        let cwd = request.cwd.as_ref().filter(|cwd| !cwd.is_empty());
-        let cwd = match cwd {
-            None => self.config.cwd.clone(),
-            Some(cwd) => self.config.cwd.join(self.without_tilde(cwd)?),
+        let is_local = request.to == Destination::Local;
+        let cwd = match is_local {
+            true => self.local_cwd(request)?,
+            // The other side knows its directories.
+            false => request.cwd.clone().unwrap_or_default().into(),
         };
-        // As the shell will say it: without `.` and needless slashes, with `..` and links as they are.
-        let cwd: std::path::PathBuf = cwd.components().collect();
-        // Whether another user's directory is there is theirs to find out, when their shell starts in it.
-        if self.config.run_as.is_none() && self.config.cage.is_none() && !cwd.is_dir() {
-            return Err(ShellError::invalid("cwd", format!("cwd `{}` is not a directory", cwd.display())));
-        }
-        let mut env = self.config.exports();
+        let mut env = if is_local { self.config.exports() } else { HostConfig::screenless() };
         for (name, value) in &request.env {
             if !is_variable_name(name) || value.contains('\0') {
                 return Err(ShellError::invalid(
@@ -435,6 +440,22 @@ impl Inner {
         Ok(StartPlace { cwd, env })
     }
 
+    fn local_cwd(&self, request: &CreateRequest) -> Result<PathBuf, ShellError> {
+        // Joined with nothing, a path would end in a slash.
+        let cwd = request.cwd.as_ref().filter(|cwd| !cwd.is_empty());
+        let cwd = match cwd {
+            None => self.config.cwd.clone(),
+            Some(cwd) => self.config.cwd.join(self.without_tilde(cwd)?),
+        };
+        // As the shell will say it: without `.` and needless slashes, with `..` and links as they are.
+        let cwd: std::path::PathBuf = cwd.components().collect();
+        // Whether another user's directory is there is theirs to find out, when their shell starts in it.
+        if self.config.run_as.is_none() && self.config.cage.is_none() && !cwd.is_dir() {
+            return Err(ShellError::invalid("cwd", format!("cwd `{}` is not a directory", cwd.display())));
+        }
+        Ok(cwd)
+    }
+
     /// A path whose `~` is the home directory, as a shell would read it.
     fn without_tilde(&self, cwd: &str) -> Result<std::path::PathBuf, ShellError> {
         let rest = match cwd.strip_prefix('~') {
@@ -448,9 +469,13 @@ impl Inner {
     }
 
     /// What must not be shown of a shell that is made here. Most are made with nothing new.
-    fn secret_values_of(&self, place: &StartPlace) -> (SecretValues, Arc<Secrets>) {
+    fn secret_values_of(&self, place: &StartPlace, to: &Destination) -> (SecretValues, Arc<Secrets>) {
         let mut secret_values = self.secret_values.clone();
-        let secrets = match secret_values.give(&place.env) {
+        let mut given = place.env.clone();
+        if let Destination::Ssh(SshRequest { password: Some(password), .. }) = to {
+            given.push(Export { name: "PASSWORD".to_owned(), value: password.clone().into_bytes() });
+        }
+        let secrets = match secret_values.give(&given) {
             true => Arc::new(secret_values.secrets()),
             false => Arc::clone(&self.secrets),
         };

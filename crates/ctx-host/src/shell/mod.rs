@@ -9,6 +9,7 @@
 //!  exec ────── one task per shell: commands in their order, restarts, the end
 //!     │            frame: the words around a command     output: what commands print
 //!  transport ─ the way to an interpreter                 local: processes and pipes of this machine
+//!                                                        remote: ssh, and containers
 //! ```
 //!
 //! Markers protect against accident and against output that imitates them, not against a command that
@@ -25,6 +26,7 @@ mod local;
 mod log;
 mod output;
 mod registry;
+mod remote;
 mod request;
 mod secret_values;
 mod snapshots;
@@ -43,6 +45,7 @@ pub use local::{RunAs, processes_found_by};
 pub use log::{LogError, NoLog, ShellLog, ShellRecord, StopReason};
 pub use output::pages::{PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page};
 pub use output::spool::Output;
+pub use remote::{Destination, DestinationArgs, RemoteConfig, SshRequest};
 pub use request::{
     BudgetReport, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress,
     RunningCommand,

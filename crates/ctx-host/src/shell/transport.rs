@@ -18,6 +18,7 @@ use super::error::ShellError;
 use super::frame::exports::Export;
 use super::frame::{Dialect, Pipes};
 use super::local::caged::CageSlot;
+use super::local::scratch::Scratch;
 
 /// A future of a trait that must stay usable as `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -117,6 +118,9 @@ pub trait Connection: Send + Sync {
     /// The same, where it has ended already.
     fn has_ended(&mut self) -> Option<i32>;
 
+    /// Whether the frame itself marks the end of a command on stderr, because a mark of ours would come too late.
+    fn marks_ends(&self) -> bool;
+
     /// Whether everything that was printed on a stream was read. Then it needs no mark.
     fn is_drained(&self, stream: Stream) -> bool;
 
@@ -126,6 +130,9 @@ pub trait Connection: Send + Sync {
 
     /// Remembers what is alive: it is older than the command that starts now.
     fn command_starts(&mut self);
+
+    /// Learns what is alive now that the command has ended, where that takes a while.
+    fn command_ended(&mut self);
 
     /// Whether the interpreter waits for its next command and all that it has printed was read: if the end
     /// of the last one was not reported by then, it never will be.
@@ -147,6 +154,9 @@ pub trait Connection: Send + Sync {
     /// The directory itself, or the nearest above it that an interpreter can start in.
     fn nearest_dir(&self, cwd: &Path) -> PathBuf;
 
+    /// Whether the interpreter was started in a directory above the one that was asked for, by its start there.
+    fn is_above(&self) -> bool;
+
     /// Whether an interpreter that has ended is replaced at once. If not, the next command does it.
     fn may_restart(&self) -> bool;
 
@@ -158,6 +168,9 @@ pub trait Connection: Send + Sync {
 
     /// For how long all processes were stopped so far; a command has that time in addition.
     fn frozen_for(&self) -> Duration;
+
+    /// Puts bytes into a file that the interpreter can open.
+    fn put(&self, bytes: Vec<u8>) -> BoxFuture<'static, Result<Scratch, ShellError>>;
 
     /// Ends the interpreter, not its background jobs.
     fn kill_interpreter(&self);

@@ -4,28 +4,36 @@
 //! what the last one knew. Everything blocks. What lies in a user's directory is opened with that user's rights, because
 //! the user can put anything there.
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ctx_session::{Code, IdSource, Timestamp, Ulid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::client::{Connection, connect};
+use super::client::{Connection, connect_to};
 use super::model::{Model, Screen};
 use super::place::{self, About, End, EndReason, SOCKET, Spec, TRANSCRIPT};
 use super::protocol::{FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION};
 use super::transcript::{ChunkKind, Chunks};
 use super::{OPERATOR_TERMINALS_MAX, keys};
-use crate::rights::{Rights, RightsError, groups_of};
+use crate::rights::{NO_GROUP, Rights, RightsError, groups_of};
 
 /// Enough for a thread that only waits.
 const WAITING_STACK: usize = 64 * 1024;
 /// A name is a word.
 const NAME_CHARS_MAX: usize = 64;
+/// Terminals that are listed, with those that have ended: the newest.
+const LISTED_MAX: usize = 1_000;
+/// How long a holder may take to start, and what it may say of why it does not.
+const START_MAX: Duration = Duration::from_secs(30);
+const START_BYTES_MAX: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalError {
@@ -108,14 +116,16 @@ impl Terminal {
 pub struct Terminals {
     /// `.state/hold` of the root.
     dir: PathBuf,
-    /// Openings are one after the other: names and numbers are checked.
-    opening: Mutex<IdSource>,
+    /// A user's openings are one after the other: names and numbers are checked. Nobody waits for another user, whose holders
+    /// may not answer.
+    opening: Mutex<HashMap<u32, Arc<Mutex<()>>>>,
+    ids: Mutex<IdSource>,
 }
 
 impl Terminals {
     pub fn new(dir: PathBuf) -> Terminals {
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), &dir);
-        Terminals { dir, opening: Mutex::new(IdSource::new(seed)) }
+        Terminals { dir, opening: Mutex::default(), ids: Mutex::new(IdSource::new(seed)) }
     }
 
     fn dir_of(&self, uid: u32) -> PathBuf {
@@ -126,7 +136,11 @@ impl Terminals {
     pub fn open(&self, uid: u32, new: NewTerminal) -> Result<Terminal, TerminalError> {
         check(&new)?;
         let rights = Rights::of(uid)?;
-        let mut ids = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let opening = {
+            let mut all = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry(uid).or_default())
+        };
+        let _one = opening.lock().unwrap_or_else(PoisonError::into_inner);
         let is_live = |terminal: &Terminal| terminal.state != State::Closed;
         let live: Vec<Terminal> = self.list(uid)?.into_iter().filter(is_live).collect();
         if live.len() >= OPERATOR_TERMINALS_MAX {
@@ -145,13 +159,13 @@ impl Terminals {
         let is_own = rustix::process::geteuid().as_raw() == uid;
         let home = self.prepare(uid, (!is_own).then_some(account.gid))?;
         let created_at = new.created_at;
-        let id = ids.next(created_at);
+        let id = self.ids.lock().unwrap_or_else(PoisonError::into_inner).next(created_at);
         let dir = home.join(id.to_string());
         let about = About { id, name: new.name, command: new.command, cwd, created_at };
         let user = if is_own { None } else { Some((uid, account.gid, groups_of(uid)?)) };
         let env = new.env.unwrap_or_else(|| account.env());
         start(&Spec { about, dir: dir.clone(), env, size: new.size, user })?;
-        rights.act(|| look(&dir))?.ok_or_else(|| TerminalError::Ended(id.to_string()))
+        rights.act(|| look(&dir, uid))?.ok_or_else(|| TerminalError::Ended(id.to_string()))
     }
 
     /// The user's directory, which only they can open.
@@ -173,12 +187,23 @@ impl Terminals {
         Ok(home)
     }
 
-    /// A user's terminals, oldest first, with those that have ended.
+    /// A user's terminals, oldest first, with those that have ended, of which the screens are left out.
     pub fn list(&self, uid: u32) -> Result<Vec<Terminal>, TerminalError> {
         let home = self.dir_of(uid);
         let mut found = Rights::of(uid)?.act(|| {
             let entries = std::fs::read_dir(&home).into_iter().flatten().flatten();
-            entries.filter_map(|entry| look(&entry.path())).collect::<Vec<_>>()
+            let mut names: Vec<Ulid> =
+                entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+            names.sort_unstable_by(|a, b| b.cmp(a));
+            names.truncate(LISTED_MAX);
+            let without_screen = |mut terminal: Terminal| {
+                if let Some(end) = &mut terminal.end {
+                    end.screen.text = String::new();
+                }
+                terminal
+            };
+            let dirs = names.iter().map(|id| home.join(id.to_string()));
+            dirs.filter_map(|dir| look(&dir, uid).map(without_screen)).collect::<Vec<_>>()
         })?;
         found.sort_by_key(|terminal| terminal.about.id);
         Ok(found)
@@ -187,21 +212,24 @@ impl Terminals {
     /// A terminal by its id, or by its name: a live one before those that have ended, and of these the newest.
     pub fn find(&self, uid: u32, word: &str) -> Result<Terminal, TerminalError> {
         let missing = || TerminalError::NotFound(word.to_owned());
-        if let Ok(id) = word.parse::<Ulid>() {
+        let rights = Rights::of(uid)?;
+        let at = |id: Ulid| {
             let dir = self.dir_of(uid).join(id.to_string());
-            return Rights::of(uid)?.act(|| look(&dir))?.ok_or_else(missing);
+            rights.act(|| look(&dir, uid))?.ok_or_else(missing)
+        };
+        if let Ok(id) = word.parse::<Ulid>() {
+            return at(id);
         }
         let named = |terminal: &Terminal| terminal.about.name.as_deref() == Some(word);
         let all: Vec<Terminal> = self.list(uid)?.into_iter().filter(named).collect();
-        let best =
-            all.into_iter().max_by_key(|terminal| (terminal.state != State::Closed, terminal.about.id));
-        best.ok_or_else(missing)
+        let best = all.iter().max_by_key(|terminal| (terminal.state != State::Closed, terminal.about.id));
+        best.ok_or_else(missing).and_then(|best| at(best.about.id))
     }
 
     /// A connection to the holder of a terminal.
     pub fn connect(&self, uid: u32, terminal: &Terminal) -> Result<UnixStream, TerminalError> {
         let socket = terminal.socket();
-        let connected = Rights::of(uid)?.act(|| connect(&socket))?;
+        let connected = Rights::of(uid)?.act(|| connect_to(&socket, uid))?;
         connected.map_err(|_| TerminalError::Ended(terminal.about.id.to_string()))
     }
 
@@ -268,7 +296,7 @@ impl Terminals {
     /// The file with a terminal's output.
     pub fn transcript(&self, uid: u32, terminal: &Terminal) -> Result<File, TerminalError> {
         let path = terminal.transcript();
-        Rights::of(uid)?.act(|| File::open(path))?.map_err(failed("open the transcript"))
+        Rights::of(uid)?.act(|| place::regular(&path))?.map_err(failed("open the transcript"))
     }
 }
 
@@ -290,8 +318,9 @@ impl Account {
                 home: if user.dir.is_dir() { user.dir } else { PathBuf::from("/") },
                 shell: user.shell.to_string_lossy().into_owned(),
             },
+            // Who has no account is in no group: the number may be that of a group of others.
             _ => Account {
-                gid: uid,
+                gid: NO_GROUP,
                 name: uid.to_string(),
                 home: PathBuf::from("/"),
                 shell: "/bin/sh".to_owned(),
@@ -342,8 +371,10 @@ fn check(new: &NewTerminal) -> Result<(), TerminalError> {
 }
 
 /// What is in a directory; None: no terminal, or one that is being made.
-fn look(dir: &Path) -> Option<Terminal> {
-    let about = place::read_about(dir).ok()?;
+fn look(dir: &Path, uid: u32) -> Option<Terminal> {
+    let mut about = place::read_about(dir).ok()?;
+    // Which one it is follows from where it lies.
+    about.id = dir.file_name()?.to_str()?.parse().ok()?;
     let ended = |end: Option<End>| Terminal {
         about: about.clone(),
         dir: dir.to_owned(),
@@ -354,7 +385,7 @@ fn look(dir: &Path) -> Option<Terminal> {
     if let Some(end) = place::read_end(dir) {
         return Some(ended(Some(end)));
     }
-    let status = connect(&dir.join(SOCKET)).and_then(|stream| {
+    let status = connect_to(&dir.join(SOCKET), uid).and_then(|stream| {
         let mut holder = Connection::new(stream, ASK)?;
         holder.wait_for(|said| match said {
             FromHolder::Welcome(status) => Some(status),
@@ -392,6 +423,7 @@ fn start(spec: &Spec) -> Result<(), TerminalError> {
     let what = "start the terminal";
     let mut child = Command::new("/proc/self/exe")
         .arg("hold")
+        .env_clear()
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -400,18 +432,40 @@ fn start(spec: &Spec) -> Result<(), TerminalError> {
         .map_err(failed(what))?;
     let text = serde_json::to_vec(spec).map_err(|error| failed(what)(error.into()))?;
     let sent = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(&text));
-    let mut said = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        // A pipe that breaks says the same as one that ends: the holder is gone.
-        let _ = BufReader::new(stdout).read_line(&mut said);
+    let said = child.stdout.take().map_or_else(|| Some(String::new()), first_line);
+    if said.is_none() {
+        let _ = child.kill();
     }
     // The holder outlives this daemon, or ends before it; somebody must take note of its end.
     let _ = std::thread::Builder::new().stack_size(WAITING_STACK).spawn(move || child.wait());
+    let Some(said) = said else {
+        return Err(failed(what)(io::Error::new(io::ErrorKind::TimedOut, "its holder does not answer")));
+    };
     match said.trim() {
         "up" => Ok(()),
         "" => Err(failed(what)(sent.err().unwrap_or_else(|| io::Error::other("its holder ended at once")))),
         reason => Err(failed(what)(io::Error::other(reason.to_owned()))),
     }
+}
+
+/// What a holder says first; None: it takes too long. It is a process of its user, who can stop it.
+fn first_line(mut stdout: ChildStdout) -> Option<String> {
+    let until = Instant::now() + START_MAX;
+    let mut said = Vec::new();
+    while !said.contains(&b'\n') && said.len() < START_BYTES_MAX {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut ready = [PollFd::new(&stdout, PollFlags::IN)];
+        if left.is_zero() || poll(&mut ready, Timespec::try_from(left).ok().as_ref()) == Ok(0) {
+            return None;
+        }
+        let mut buffer = [0; 256];
+        match stdout.read(&mut buffer) {
+            // A pipe that breaks says the same as one that ends: the holder is gone.
+            Ok(0) | Err(_) => break,
+            Ok(n) => said.extend_from_slice(buffer.get(..n).unwrap_or_default()),
+        }
+    }
+    Some(String::from_utf8_lossy(&said).into_owned())
 }
 
 /// The bytes of some text and keys, as they would be typed.

@@ -11,6 +11,9 @@ use super::protocol::Size;
 use super::transcript::{ChunkKind, Chunks};
 use crate::shell::text::ansi::Cleaner;
 
+/// A longer line is searched in pieces.
+const LINE_BYTES_MAX: usize = 1024 * 1024;
+
 /// Writes asciicast v2, which `asciinema play` and web players replay.
 pub fn asciicast(
     transcript: impl Read,
@@ -109,6 +112,10 @@ pub fn search(transcript: impl Read, wanted: &str, limit: usize) -> io::Result<V
             let open = rest.split_off(end + 1);
             rest.lines().for_each(|text| check(text, last));
             rest = open;
+        }
+        if rest.len() > LINE_BYTES_MAX {
+            check(&rest, last);
+            rest.clear();
         }
     }
     cleaner.finish(&mut rest);

@@ -3,7 +3,8 @@
 //! `about.json` says what it is and never changes, `transcript` grows, `sock` is there while the holder is, `end.json`
 //! says how it ended. A directory with neither a holder that answers nor an end is that of a holder that was killed.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,8 @@ pub const SOCKET: &str = "sock";
 pub const TRANSCRIPT: &str = "transcript";
 const ABOUT: &str = "about.json";
 const END: &str = "end.json";
+/// No file of ours that is read as a whole is larger: the largest has the text of a screen.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// What a holder is started with; it comes on its stdin, because the environment is nobody else's business.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +86,22 @@ pub(super) fn read_end(dir: &Path) -> Option<End> {
 }
 
 fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
-    serde_json::from_slice(&std::fs::read(path)?).map_err(io::Error::other)
+    let mut text = Vec::new();
+    regular(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    serde_json::from_slice(&text).map_err(io::Error::other)
+}
+
+/// Opens a file of a terminal. Its user can put anything in its place: a link, or a pipe that nobody writes to.
+pub(super) fn regular(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NOCTTY;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
 }
 
 /// Written whole or not at all.

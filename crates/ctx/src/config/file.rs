@@ -67,16 +67,34 @@ pub fn read(path: &Path, text: &str) -> Result<Said, FileError> {
             let message = format!("`{name}` is a section: write [{name}] and its keys below it");
             return Err(source.wrong(section.span(), message, None));
         };
-        for (key, value) in keys_of {
-            let Some(known) = KEYS.iter().find(|known| known.section == name && known.name == key.get_ref())
-            else {
-                return Err(source.unknown_key(name, key.get_ref(), key.span()));
-            };
-            sets.push(source.set(known, value)?);
-        }
+        section_of(&source, name, keys_of, &mut sets)?;
     }
     sets.sort_by_key(|set| (set.line, set.column));
     Ok(Said { sets, models })
+}
+
+/// The keys of a section, and of those below it.
+fn section_of(
+    source: &Source<'_>,
+    name: &str,
+    table: &DeTable<'_>,
+    sets: &mut Vec<Set>,
+) -> Result<(), FileError> {
+    for (key, value) in table {
+        let below = format!("{name}.{}", key.get_ref());
+        if let Some(table) = value.get_ref().as_table()
+            && SECTIONS.iter().any(|(known, _)| *known == below)
+        {
+            section_of(source, &below, table, sets)?;
+            continue;
+        }
+        let Some(known) = KEYS.iter().find(|known| known.section == name && known.name == key.get_ref())
+        else {
+            return Err(source.unknown_key(name, key.get_ref(), key.span()));
+        };
+        sets.push(source.set(known, value)?);
+    }
+    Ok(())
 }
 
 /// The value as the config's structs want it, or what would have been right.

@@ -59,6 +59,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("log", "The daemon's log, on stderr."),
     ("serve", "The daemon."),
     ("shells", "The shells that `ctx mcp` gives to agents."),
+    ("shells.ssh", "Shells on other machines."),
     ("snapshots", "Saved states of files."),
 ];
 
@@ -221,6 +222,48 @@ pub const KEYS: &[Key] = &[
         name: "workspace_roots",
         kind: Kind::Text,
         meaning: "Directories in which workspaces may lie, with colons between them. Default: where the server was started.",
+    },
+    Key {
+        section: "shells",
+        name: "key_dir",
+        kind: Kind::Text,
+        meaning: "Directory that a key_path must lie in. Default: .ssh in the home directory.",
+    },
+    Key {
+        section: "shells",
+        name: "containers",
+        kind: Kind::Words,
+        meaning: "Containers that shells may run in. Default: all.",
+    },
+    Key {
+        section: "shells",
+        name: "container_engine",
+        kind: Kind::Text,
+        meaning: "Program that runs commands in containers. Default: docker, else podman.",
+    },
+    Key {
+        section: "shells.ssh",
+        name: "hosts",
+        kind: Kind::Words,
+        meaning: "Hosts that shells may run on. Default: all.",
+    },
+    Key {
+        section: "shells.ssh",
+        name: "users",
+        kind: Kind::Words,
+        meaning: "Users that shells may log in as. Default: all.",
+    },
+    Key {
+        section: "shells.ssh",
+        name: "first_use",
+        kind: Kind::OneOf(&["refuse", "accept"]),
+        meaning: "What to do with a host whose key is not known.",
+    },
+    Key {
+        section: "shells.ssh",
+        name: "config",
+        kind: Kind::Text,
+        meaning: "Config file of ssh. Default: the user's own.",
     },
     Key {
         section: "snapshots",

@@ -133,6 +133,32 @@ pub struct Shells {
     pub program: Option<PathBuf>,
     /// Where workspaces may lie, with colons between the directories; without any, the server's own.
     pub workspace_roots: String,
+    /// Where keys for other machines lie; `.ssh` in the home directory where none is named.
+    pub key_dir: Option<PathBuf>,
+    /// The containers that may be used, with spaces between them; all, where none is named.
+    pub containers: Option<String>,
+    pub container_engine: Option<PathBuf>,
+    pub ssh: Ssh,
+}
+
+/// `[shells.ssh]`: shells on other machines.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ssh {
+    /// With spaces between them; all, where none is named.
+    pub hosts: Option<String>,
+    pub users: Option<String>,
+    pub first_use: FirstUse,
+    pub config: Option<PathBuf>,
+}
+
+/// What to do with a host whose key is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FirstUse {
+    #[default]
+    Refuse,
+    Accept,
 }
 
 impl Default for Shells {
@@ -145,6 +171,10 @@ impl Default for Shells {
             policy_file: None,
             program: None,
             workspace_roots: String::new(),
+            key_dir: None,
+            containers: None,
+            container_engine: None,
+            ssh: Ssh::default(),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::passwd::{self, User};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::root::Root;
-use crate::shell_host::{check_policy_path, host_config};
+use crate::shell_host::{KEY_DIR, check_policy_path, host_config};
 use crate::shell_logs::{JournalShellLog, Shelf};
 use crate::snapshots;
 
@@ -79,7 +79,13 @@ impl Source {
         env.extend(self.config.env.iter().filter(inherited).cloned());
         let scratch_dir = self.scratch_dir.clone();
         let run_as = RunAs { uid: user.uid, gid: user.gid, rights, scratch_dir };
-        Ok(HostConfig { env, cwd: home, run_as: Some(run_as), ..self.config.clone() }.without_screen())
+        // Keys are the user's own, unless the operator has named a directory for all.
+        let mut remote = self.config.remote.clone();
+        if Some(&remote.key_dir) == std::env::home_dir().map(|own| own.join(KEY_DIR)).as_ref() {
+            remote.key_dir = home.join(KEY_DIR);
+        }
+        Ok(HostConfig { env, cwd: home, run_as: Some(run_as), remote, ..self.config.clone() }
+            .without_screen())
     }
 }
 

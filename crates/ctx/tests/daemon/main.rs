@@ -24,6 +24,7 @@ mod spaces;
 mod storage;
 mod takeover;
 mod temp;
+mod terminal_walls;
 mod users;
 mod views;
 mod walls;

@@ -138,3 +138,44 @@ fn who_may_make_and_remove_a_space() {
     assert!(!dir.exists() && !daemon.root().join(".state/spaces/mine").exists());
     assert_eq!(code(daemon.api("DELETE", "/spaces/mine")), (404, "ENOENT".to_owned()));
 }
+
+#[test]
+fn a_member_lets_the_owners_agent_do_no_more_than_its_owner_did() {
+    let (daemon, id) = shared();
+    let write = json!([{"tool": {"name": "fs.write", "input": {"path": "made", "content": "x"}}}]);
+    let input = super::support::script(write);
+    let made = daemon.workspace().join("made");
+    let at = format!("/sessions/{id}");
+    as_named("daemon", || {
+        let mut client = daemon.client();
+        for more in [json!({"approvals": "allow"}), json!({"allow": ["fs.write"]}), json!({"net": "host"})] {
+            let mut request = json!({"op": "send", "id": "m", "session": "review", "scope": "shared",
+                "space": "team", "model_override": "debug:script", "input": input});
+            request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            client.ask(request);
+            assert_eq!(client.refused("EACCES")["request"], "m", "{more}");
+            let mut body = json!({"text": input, "model_override": "debug:script"});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let refused = daemon.api_with("POST", &format!("{at}/messages"), &body);
+            assert_eq!((refused.status, refused.code()), (403, "EACCES"), "{more}");
+        }
+        // The question that it asks is its owner's to allow; a member may say no.
+        let body = json!({"text": input, "model_override": "debug:script"});
+        daemon.api_with("POST", &format!("{at}/messages"), &body).ok();
+        let question = until("the question", || {
+            let waiting = daemon.api("GET", &format!("{at}/approvals")).ok();
+            waiting["items"].as_array().unwrap().first().map(|one| one["id"].as_str().unwrap().to_owned())
+        });
+        let answer = format!("{at}/approvals/{question}");
+        let refused = daemon.api_with("POST", &answer, &json!({"decision": "allow"}));
+        assert_eq!((refused.status, refused.code()), (403, "EACCES"));
+        assert!(!made.exists());
+        daemon.api_with("POST", &answer, &json!({"decision": "deny"})).ok();
+    });
+    until("the end of the run", || (daemon.api("GET", &at).ok()["state"] == "idle").then_some(()));
+    assert!(!made.exists());
+    // Its owner may.
+    let body = json!({"text": input, "model_override": "debug:script", "approvals": "allow"});
+    daemon.api_with("POST", &format!("{at}/messages"), &body).ok();
+    until("the file", || made.exists().then_some(()));
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use testkit::until;
 
-use super::support::{Daemon, connect};
+use super::support::{Answer, Daemon, connect};
 use super::users::{GID, UID, as_other, as_user};
 
 /// A user of this machine.
@@ -245,4 +245,72 @@ fn a_daemon_of_a_plain_user_needs_no_root_for_any_of_it() {
         list["items"].as_array().unwrap().iter().map(|item| item["name"].clone()).collect::<Vec<_>>()
     });
     assert_eq!(names, ["other"]);
+}
+
+/// Brings in a session under this id with one record.
+fn import(daemon: &Daemon, id: &str, mut record: Value) -> Answer {
+    let time = "2026-11-01T10:00:00.000Z";
+    record["time"] = json!(time);
+    let batch = json!({"import_id": "01ARZ3NDEKTSV4RRFFQ69G5FA2", "agent": "aider", "session": id, "name": "past",
+        "model": "m", "created_at": time, "origin": {"agent": "aider", "native_id": "n"}, "records": [record]});
+    daemon.api_with("POST", "/imports", &batch)
+}
+
+fn import_said(daemon: &Daemon, id: &str, said: &str) -> Value {
+    let (message, run) = ("01ARZ3NDEKTSV4RRFFQ69G5FA0", "01ARZ3NDEKTSV4RRFFQ69G5FA1");
+    import(daemon, id, json!({"type": "user", "message_id": message, "turn_id": run, "text": said})).ok()
+}
+
+#[test]
+fn an_imported_sessions_id_can_be_taken_from_nobody_and_tells_nobody_of_anothers() {
+    let daemon = Daemon::start();
+    let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    // The id follows from the source, so a stranger can know it before its owner imports.
+    let theirs = as_other(|| import_said(&daemon, id, "squatting"));
+    let own = import_said(&daemon, id, "mine");
+    assert_eq!((&own["session"], &own["created"]), (&json!(id), &json!(true)));
+    // And a third learns nothing from the answer.
+    let third = as_user(UID + 7, GID, || import_said(&daemon, id, "probing"));
+    assert_eq!((&theirs["created"], &third["created"]), (&json!(true), &json!(true)));
+    assert!(theirs["session"] != own["session"] && third["session"] != theirs["session"]);
+    as_other(|| {
+        assert_eq!(daemon.api("GET", &format!("/sessions/{id}")).status, 404);
+        let listed = daemon.api("GET", "/imports").ok();
+        assert_eq!(listed["items"].as_array().unwrap().len(), 1, "{listed}");
+        assert_eq!(import_said(&daemon, id, "squatting")["added"], 0, "the same again adds nothing");
+        // What was said and done comes in; what says whose it is, or what its agent may do, does not.
+        let meta = std::fs::read_to_string(
+            daemon.root().join(format!("home/{UID}/agent/aider/session/past/events.jsonl")),
+        );
+        let mut meta: Value = serde_json::from_str(meta.unwrap().lines().next().unwrap()).unwrap();
+        meta["owner"] = json!(0);
+        let context = json!({"type": "message_pinned", "message_id": "01ARZ3NDEKTSV4RRFFQ69G5FA0", "pinned": true, "by": 0});
+        for record in [meta, context] {
+            let refused = import(&daemon, id, record);
+            assert_eq!((refused.status, refused.code()), (400, "EINVAL"), "{refused:?}");
+        }
+        assert_eq!(daemon.api_with("POST", "/imports/undo", &json!({})).ok()["removed"], 1);
+    });
+    assert_eq!(daemon.api("GET", &format!("/sessions/{id}")).ok()["owner"], 0);
+}
+
+#[test]
+fn a_key_that_a_user_hands_over_is_nobody_elses() {
+    let daemon = Daemon::with(&[("ANTHROPIC_API_KEY", "sk-of-the-daemon")]);
+    let providers = || daemon.api("GET", "/providers").ok()["items"].clone();
+    let names =
+        |items: &Value| items.as_array().unwrap().iter().map(|item| item["name"].clone()).collect::<Vec<_>>();
+    as_other(|| {
+        let variables = json!({ "variables": { "OPENAI_API_KEY": "sk-of-another-user" } });
+        daemon.api_with("PUT", "/providers/variables", &variables).ok();
+        let shown = providers();
+        assert_eq!(names(&shown), ["openai"], "the daemon's own environment is not theirs");
+        assert!(!shown.to_string().contains("sk-of"), "{shown}");
+    });
+    assert_eq!(names(&providers()), ["anthropic"], "nor is theirs the daemon's");
+    let third = as_user(UID + 7, GID, || {
+        let tried = daemon.api_with("POST", "/models/test", &json!({ "model": "openai:gpt-x" }));
+        (names(&providers()), tried.body.to_string())
+    });
+    assert!(third.0.is_empty() && !third.1.contains("sk-of"), "{third:?}");
 }

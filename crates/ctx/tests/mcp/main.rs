@@ -10,6 +10,7 @@
 
 mod support;
 
+mod elsewhere;
 mod ends;
 mod guide;
 mod injected;

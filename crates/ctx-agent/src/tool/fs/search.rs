@@ -36,7 +36,9 @@ const LINE_BYTES: usize = 500;
 const KEY: &[u8] = b"PRIVATE KEY";
 /// Files that say what to leave out, the stronger one first, and how much of one is read.
 const IGNORE_FILES: [&str; 2] = [".ignore", ".gitignore"];
-const IGNORE_FILE_BYTES: u64 = 1 << 20;
+const IGNORE_FILE_BYTES: u64 = 1 << 16;
+/// A line of a large file that is longer than this is not searched.
+const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// The tool.
 #[derive(Debug)]
@@ -134,8 +136,11 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(scope: &'a Scope, matcher: RegexMatcher, glob: Override, max: u64) -> Search<'a> {
-        let searcher =
-            SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).build();
+        let searcher = SearcherBuilder::new()
+            .binary_detection(BinaryDetection::quit(0))
+            .line_number(true)
+            .heap_limit(Some(HELD_BYTES_MAX))
+            .build();
         let (matches, files, searched, unread, kept_out) = (0, 0, 0, 0, 0);
         let text = String::new();
         Search { scope, matcher, searcher, glob, max, text, matches, files, searched, unread, kept_out }

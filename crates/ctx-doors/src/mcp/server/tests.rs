@@ -103,7 +103,7 @@ async fn what_a_tool_cannot_do_is_refused_and_limits_hold() {
         (
             "session_create",
             json!({"transport": "ssh", "host": "-oProxyCommand=x"}),
-            "EINVAL: transport: this version has only `local`",
+            "EINVAL: host `-oProxyCommand=x` is not a name",
         ),
         ("session_create", json!({"allow": []}), "EINVAL: the allow list is empty"),
         (

@@ -23,7 +23,7 @@ use super::run::{Cancelled, Ended, RunError};
 use crate::shell::error::ShellError;
 use crate::shell::frame::exports::StartFile;
 use crate::shell::limits::ShellLimits;
-use crate::shell::local::scratch::{Scratch, ScratchDir};
+use crate::shell::local::scratch::Scratch;
 use crate::shell::log::{ShellLog, ShellRecord};
 use crate::shell::request::{EXIT_KILLED, ExecRequest, ExecResult, Progress, RunningCommand};
 use crate::shell::secret_values::SecretValues;
@@ -39,7 +39,6 @@ pub(crate) struct Settings {
     pub timeout: Duration,
     pub limits: Arc<ShellLimits>,
     /// Where a command's stdin, and a long command, is put for the interpreter to read.
-    pub scratch: ScratchDir,
     /// What the server's own `BASH_ENV` says.
     pub start_file: Option<Vec<u8>>,
 }
@@ -101,7 +100,7 @@ impl Driver {
         let streams = connection.start(&place).await?;
         let mut interpreter = Interpreter::new(Arc::clone(&shared), connection, streams);
         let mut memory = Memory::new(place, secret_values);
-        if let Err(error) = set_up(&mut interpreter, &mut memory, &later, &settings.scratch).await {
+        if let Err(error) = set_up(&mut interpreter, &mut memory, &later).await {
             interpreter.connection.close().await;
             return Err(error);
         }
@@ -290,12 +289,12 @@ impl Driver {
         let waited = received.elapsed();
         self.memory.read_command(&request.command, &self.shared);
         let shown_text = Ends::of(&self.shared.shown(&request.command)).text();
+        let connection = self.interpreter.connection.as_ref();
+        let is_long = connection.dialect().wants_file(&request.command);
+        let file = put(connection, is_long.then(|| request.command.clone().into_bytes())).await?;
+        let stdin = put(connection, request.stdin).await?;
         let call = self.record_start(&shown_text)?;
         let started = Instant::now();
-        let scratch = &self.settings.scratch;
-        let stdin = request.stdin.as_deref().map(|bytes| scratch.put(bytes)).transpose()?;
-        let is_long = self.interpreter.connection.dialect().wants_file(&request.command);
-        let file = is_long.then(|| scratch.put(request.command.as_bytes())).transpose()?;
         let plan = plan.or_else(|| self.settings.plan.clone());
         Ok(Command {
             call,
@@ -380,9 +379,8 @@ impl Driver {
     }
 
     async fn restart(&mut self, exit_code: i32) -> Result<Directory, ShellError> {
-        let Settings { scratch, .. } = &self.settings;
         let start_file = self.settings.start_file();
-        let started = restart(&mut self.interpreter, &mut self.memory, start_file, scratch).await?;
+        let started = restart(&mut self.interpreter, &mut self.memory, start_file).await?;
         let cwd = self.shared.shown_cwd();
         self.recorder.record(&ShellRecord::Restarted { exit_code, cwd });
         Ok(started)
@@ -400,5 +398,13 @@ impl Driver {
         }
         self.interpreter.take_last_output().await;
         take_late_output(&mut self.interpreter, &mut self.recorder);
+    }
+}
+
+/// Puts what a command comes with where its interpreter can open it.
+async fn put(connection: &dyn Connection, bytes: Option<Vec<u8>>) -> Result<Option<Scratch>, ShellError> {
+    match bytes {
+        Some(bytes) => connection.put(bytes).await.map(Some),
+        None => Ok(None),
     }
 }

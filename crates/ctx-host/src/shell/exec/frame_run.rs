@@ -112,6 +112,7 @@ impl FrameRun<'_> {
             holds_much,
             misread: self.memory.misread,
             marked: Marked::default(),
+            marks_end: connection.marks_ends(),
         };
         let mut empty = Marked::default();
         if dialect.may_be_marked(&framed) {

@@ -12,7 +12,6 @@ use super::report_reader::read_report;
 use super::run::RunError;
 use crate::shell::error::ShellError;
 use crate::shell::frame::exports::{self, Export, StartFile};
-use crate::shell::local::scratch::ScratchDir;
 use crate::shell::text::budget::Plan;
 
 /// The time in which a new interpreter must answer its first frame.
@@ -61,16 +60,15 @@ pub(crate) async fn restart(
     interpreter: &mut Interpreter,
     memory: &mut Memory,
     start_file: StartFile<'_>,
-    scratch: &ScratchDir,
 ) -> Result<Directory, ShellError> {
     let (place, later) = memory.for_restart(interpreter.connection.as_ref(), start_file);
-    let directory = if place.cwd == memory.cwd { Directory::Same } else { Directory::Above };
     interpreter.exit = None;
     memory.interpreter_ended();
     let started = interpreter.connection.start(&place).await;
     interpreter.streams = started.map_err(|error| interpreter.shared.closed(&error))?;
-    set_up(interpreter, memory, &later, scratch).await?;
-    Ok(directory)
+    let is_same = place.cwd == memory.cwd && !interpreter.connection.is_above();
+    set_up(interpreter, memory, &later).await?;
+    Ok(if is_same { Directory::Same } else { Directory::Above })
 }
 
 /// Sends a new interpreter its first lines, and exports what it could not be started with.
@@ -78,7 +76,6 @@ pub(crate) async fn set_up(
     interpreter: &mut Interpreter,
     memory: &mut Memory,
     later: &[Export],
-    scratch: &ScratchDir,
 ) -> Result<(), ShellError> {
     let dialect = interpreter.connection.dialect();
     let written = interpreter.streams.stdin.write_all(dialect.setup().as_bytes()).await;
@@ -87,7 +84,7 @@ pub(crate) async fn set_up(
     if later.is_empty() {
         return Ok(());
     }
-    let script = scratch.put(&exports::script(later))?;
+    let script = interpreter.connection.put(exports::script(later)).await?;
     let source = dialect.source(script.path());
     run_quietly(interpreter, memory, &format!("{source} 2>/dev/null")).await
 }

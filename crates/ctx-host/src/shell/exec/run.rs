@@ -187,6 +187,7 @@ impl Run<'_> {
                 }
             }
         }
+        self.connection.command_ended();
         Ended::of(out, err, state)
     }
 
@@ -262,6 +263,13 @@ impl Ended {
         let answer = answer.filter(|_| state.exit.is_none());
         let stopped = state.stopping.as_ref().map(|stopping| stopping.reason);
         let State { exit, cut_off, unread, rescued, checks, .. } = state;
+        // Nothing more can come, although no interpreter has ended.
+        if exit.is_none() && !cut_off && stdout.scanner.as_ref().is_some_and(|scanner| scanner.sealed) {
+            return Err(RunError::Lost(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "its streams were closed",
+            )));
+        }
         let broke_frame = checks.broken || (exit.is_some() && (code.is_some() || rescued));
         Ok(Ended {
             answer,

@@ -273,10 +273,14 @@ fn behind_from(framed: &Framed<'_>, status: &str, first: &str) -> String {
     let word = |name: &str| format!("\"$__ctx_p\"{}", ansi_quote(name));
     let (dir, commands, out, err) = (ansi_quote(dir), word(commands), word(out), word(err));
     let streams = format!("<{commands} >{out} 2>{err}");
+    let end = match framed.marks_end {
+        true => format!("\\builtin printf '\\36%sE' {nonce} >{err};"),
+        false => String::new(),
+    };
     let (shadowed, trace) = (exec_by_name(&streams, &err, CODE), TRACE_TO_STDERR);
     format!(
         "{{ __ctx={status} __ctx_f=0 __ctx_o=${{__ctx_o-$-}} __ctx_p={dir};\\builtin set +xv;{first}\\builtin enable printf;\
-         [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\\builtin declare -F command&&__ctx_f={SHADOWED};\
+         [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\\builtin declare -F command&&__ctx_f={SHADOWED};{end}\
          \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \
          \"$__ctx_o$__ctx_f${{!+{WITH_JOBS}}}${{__ctx_long+{UNBEGUN}}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\
          [[ $SHELLOPTS == *history* ]]&&\\builtin set +o history;\

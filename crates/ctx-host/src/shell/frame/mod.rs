@@ -80,6 +80,8 @@ pub struct Framed<'a> {
     pub misread: bool,
     /// Where the start is marked already; the shell marks the others.
     pub marked: Marked,
+    /// Whether the shell marks the end on stderr too, which we do otherwise.
+    pub marks_end: bool,
 }
 
 /// Streams of a command whose start we have marked.
@@ -252,6 +254,10 @@ fn posix_frame(framed: &Framed<'_>) -> String {
     let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, quote));
     let out = path_word(&framed.pipes.stdout, quote);
     let err = if framed.merge { "&1".to_owned() } else { path_word(&framed.pipes.stderr, quote) };
+    let end = match framed.marks_end {
+        true => format!("\\command printf '\\36%sE' {nonce} >{};", path_word(&framed.pipes.stderr, quote)),
+        false => String::new(),
+    };
     // `command eval`: a syntax error or a stop ends the command, not the shell. Twice, because a stop that breaks an
     // `open` of `exec` ends the inner one before it is known. Where `__ctx` is still set behind
     // it, the streams could not be opened and nothing was run; where `__ctx_h` is, its first line could not be read.
@@ -259,7 +265,7 @@ fn posix_frame(framed: &Framed<'_>) -> String {
         "\\command printf '\\36%sS' {nonce} >&2;\\command printf '\\36%sS' {nonce};\
          {{ \\command unset -v __ctx;{set}\\command eval {body};}}<{stdin} >{out} 2>{err};\
          {{ __ctx=${{__ctx+lost}}$? __ctx_o=${{__ctx_o-$-}};\\command set +xv;\
-         case $__ctx in(lost*)\\command exit 1;;esac;\
+         case $__ctx in(lost*)\\command exit 1;;esac;{end}\
          \\command printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o${{__ctx_h+!}}\" \
          \"${{PWD-}}\";}}<&$(((__ctx_c=$?)*0)) 2>{NOWHERE}\
          ||\\command exit {CODE};\
@@ -424,6 +430,7 @@ mod tests {
             holds_much: true,
             misread: false,
             marked: Marked::default(),
+            marks_end: true,
         };
         let frame = String::from_utf8(Dialect::Bash.frame(&framed)).unwrap();
         let (first, text) = frame.split_once('\n').unwrap();

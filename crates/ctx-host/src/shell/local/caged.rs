@@ -34,6 +34,10 @@ done"#;
 const STARTED: &str = "s";
 /// How long an interpreter may take to open its streams.
 const START_MAX: Duration = Duration::from_secs(20);
+/// A longer line is none of the supervisor's: what runs in the cage can write into its pipe.
+const LINE_BYTES_MAX: usize = 256;
+/// How long the end of a cage is waited for where its supervisor is gone. Its owner can keep `bwrap` from ending.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What shells in cages are made with.
 #[derive(Debug, Clone)]
@@ -276,6 +280,9 @@ impl Control {
                 let line: Vec<u8> = self.read.drain(..=at).collect();
                 return Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()));
             }
+            if self.read.len() > LINE_BYTES_MAX {
+                return Err(std::io::ErrorKind::InvalidData.into());
+            }
             let mut bytes = [0; 64];
             match self.said.open()?.try_read(&mut bytes) {
                 Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
@@ -361,9 +368,11 @@ impl Caged {
 
     fn note_limit(&mut self) -> i32 {
         let Some(control) = &self.control else { return KILLED };
+        control.running.kill_at_limit();
+        control.running.kill();
         // Its thread sees the end a moment later than we do.
-        let ended = control.running.wait();
-        self.slot.state().limit = ended.limit;
+        let ended = control.running.wait_at_most(END_PATIENCE);
+        self.slot.state().limit = ended.and_then(|ended| ended.limit);
         KILLED
     }
 

@@ -35,7 +35,8 @@ pub use self::marking::processes_found_by;
 use self::marking::{Marking, PRLIMIT};
 use self::process_tree::{Clock, Mark, MarkPrefix, Moment, ProcessTree};
 use self::procfs::DataPages;
-use self::program::{Program, find};
+use self::program::Program;
+pub(super) use self::program::find;
 use self::scratch::{Scratch, ScratchDir};
 use super::error::ShellError;
 use super::frame::exports::Export;
@@ -385,6 +386,10 @@ impl Connection for LocalConnection {
         running.ended
     }
 
+    fn marks_ends(&self) -> bool {
+        false
+    }
+
     fn is_drained(&self, stream: Stream) -> bool {
         self.pipe(stream).is_empty()
     }
@@ -414,6 +419,8 @@ impl Connection for LocalConnection {
             running.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
+
+    fn command_ended(&mut self) {}
 
     fn awaits_command(&self) -> bool {
         let nothing_unread = || self.stdout.is_empty() && self.stderr.is_empty();
@@ -486,6 +493,10 @@ impl Connection for LocalConnection {
         if self.cage.is_some() { cwd.to_owned() } else { nearest_dir(cwd) }
     }
 
+    fn is_above(&self) -> bool {
+        false
+    }
+
     fn may_restart(&self) -> bool {
         !self.cage.as_ref().is_some_and(|cage| cage.slot.is_ending())
     }
@@ -500,6 +511,11 @@ impl Connection for LocalConnection {
 
     fn frozen_for(&self) -> Duration {
         self.cage.as_ref().map_or(Duration::ZERO, |cage| cage.slot.frozen_for())
+    }
+
+    fn put(&self, bytes: Vec<u8>) -> BoxFuture<'static, Result<Scratch, ShellError>> {
+        let put = self.scratch.put(&bytes);
+        Box::pin(std::future::ready(put))
     }
 
     fn kill_interpreter(&self) {

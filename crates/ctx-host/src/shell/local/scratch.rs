@@ -40,10 +40,9 @@ impl ScratchDir {
 }
 
 /// A private file that goes when it is no longer needed.
-#[derive(Debug)]
 pub(crate) struct Scratch {
-    file: PathBuf,
     seen: PathBuf,
+    remove: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
 impl Scratch {
@@ -54,12 +53,17 @@ impl Scratch {
         dir.make()?;
         let path = dir.path.join(format!("{:032x}", random_bits()));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        let scratch = Scratch { seen: dir.seen(&path), file: path };
+        let scratch = Scratch::elsewhere(dir.seen(&path), move || remove(&path));
         if let Some(uid) = dir.reader {
             rustix::fs::fchown(&file, Some(rustix::fs::Uid::from_raw(uid)), None)?;
         }
         file.write_all(bytes)?;
         Ok(scratch)
+    }
+
+    /// A file that was put where the interpreter can open it, and how it is removed.
+    pub fn elsewhere(seen: PathBuf, remove: impl FnOnce() + Send + Sync + 'static) -> Scratch {
+        Scratch { seen, remove: Some(Box::new(remove)) }
     }
 
     /// As the interpreter calls it.
@@ -74,10 +78,16 @@ pub(crate) fn private_dir(dir: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        tracing::debug!(%error, "a command's file was gone already");
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.file) {
-            tracing::debug!(%error, "a command's file was gone already");
+        if let Some(remove) = self.remove.take() {
+            remove();
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod command_line;
 mod escapes;
+mod hijacked;
 mod limits;
 mod shells;
 mod support;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ctx_host::shell::{ExecRequest, ShellError};
 
 use super::support::{
-    Bench, Kind, alive, assert_state, assert_stopped, eventually, pid_in, rows, with_state,
+    Bench, Kind, alive, assert_state, assert_stopped, eventually, pid_in, rows, rows_elsewhere, with_state,
 };
 
 rows![
@@ -38,6 +38,35 @@ rows![
     a_dropped_request_stops_its_command,
     look_alike_markers_are_output,
     the_frame_leaves_nothing_behind,
+];
+
+rows_elsewhere![
+    state_persists_and_streams_stay_apart,
+    a_timeout_keeps_the_shell_and_its_state,
+    a_timeout_breaks_a_spinning_builtin_loop,
+    a_timeout_ends_a_child_that_ignores_int_and_term,
+    a_timeout_stops_what_follows_too,
+    a_timeout_spares_earlier_background_jobs_and_ends_those_of_the_command,
+    a_timeout_in_a_command_substitution_keeps_the_shell,
+    exit_restarts_with_cwd_and_exports,
+    a_restart_says_where_it_is_when_the_cwd_is_gone,
+    exec_and_kill_restart,
+    a_shell_that_dies_by_set_e_is_replaced,
+    a_hundred_megabytes_are_bounded_and_kept,
+    binary_output_is_valid_text,
+    one_endless_line_is_bounded,
+    stdin_is_empty_or_what_was_given,
+    a_syntax_error_leaves_a_clean_shell,
+    options_and_traps_do_not_reach_the_frame,
+    redefined_words_do_not_reach_the_frame,
+    descriptors_are_fresh_for_every_command,
+    a_shell_is_not_given_up_while_its_output_is_worked_on,
+    background_output_is_late_output,
+    commands_take_turns,
+    merge_keeps_the_order,
+    an_interrupt_stops_the_command,
+    a_dropped_request_stops_its_command,
+    look_alike_markers_are_output,
 ];
 
 async fn state_persists_and_streams_stay_apart(kind: Kind) {
@@ -140,7 +169,10 @@ async fn exit_restarts_with_cwd_and_exports(kind: Kind) {
     assert_eq!(result.cwd, sub);
     let after = bench.out("pwd; printf '%s|' \"$KEPT\" \"$LAST\" \"${LATER-unset}\" \"${gone-unset}\"").await;
     assert_eq!(after, format!("{sub}\nit is \"quoted\" $x `y` \\ 's\nline|completed|unset|unset|"));
-    assert_eq!(bench.out("echo ${SHLVL:-}").await, level, "the new shell stands at the old one's depth");
+    // The shell of busybox counts one more each time; bash is told one less, and dash does not count.
+    if kind != Kind::Container {
+        assert_eq!(bench.out("echo ${SHLVL:-}").await, level, "the new shell stands at the old one's depth");
+    }
     let result = bench.run("true").await;
     assert!(!result.shell_restarted);
     bench.end().await;
@@ -282,7 +314,7 @@ async fn options_and_traps_do_not_reach_the_frame(kind: Kind) {
     // Tracing goes on with the next command, and shows that command alone.
     let result = bench.run("echo again").await;
     assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("again\n", "+ echo again\n"));
-    if kind == Kind::Bash {
+    if kind.is_bash() {
         assert_eq!(bench.run("PS4='> '; (echo sub)").await.stderr, "+ PS4='> '\n> echo sub\n");
     }
     bench.run("set +x; PS4='+ '").await;
@@ -291,7 +323,7 @@ async fn options_and_traps_do_not_reach_the_frame(kind: Kind) {
     let result = bench.run("echo verbose").await;
     assert!(!result.stderr.contains("builtin") && !result.stderr.contains("command"), "{result:?}");
     bench.run("set +v").await;
-    if kind == Kind::Bash {
+    if kind.is_bash() {
         bench.out("trap 'echo \"ERR it'\\''s\"' ERR; n=0").await;
         assert_eq!(bench.run("false").await.stdout, "ERR it's\n");
         bench.run("trap 'echo \"[$BASH_COMMAND]\"' DEBUG").await;
@@ -310,7 +342,7 @@ async fn options_and_traps_do_not_reach_the_frame(kind: Kind) {
 async fn redefined_words_do_not_reach_the_frame(kind: Kind) {
     let bench = Bench::new(kind).await;
     bench.run("printf() { echo hijacked; }; echo() { :; }; export() { :; }").await;
-    if kind == Kind::Bash {
+    if kind.is_bash() {
         bench.run("eval() { :; }; read() { :; }; unset() { :; }; trap() { :; }; set() { :; }").await;
     }
     bench.run("alias builtin='echo no' command='echo no' printf='echo no'; PATH=; unset PATH").await;

@@ -1,9 +1,10 @@
-//! Shells against a real bash and a real dash.
+//! Shells against a real bash and a real dash, here, behind a real sshd and in a real container.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 mod behaviour;
 mod blocked;
+mod elsewhere;
 mod frame;
 mod habits;
 mod jobs;
@@ -14,6 +15,7 @@ mod many;
 mod mistakes;
 mod much;
 mod processes;
+mod remote;
 mod secrets;
 mod sequence;
 mod support;

@@ -6,26 +6,45 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ctx_host::shell::{
-    CreateRequest, ExecRequest, ExecResult, HostConfig, LogError, ShellError, ShellHost, ShellLimits,
-    ShellLog, ShellRecord,
+    CreateRequest, Destination, ExecRequest, ExecResult, HostConfig, LogError, ShellError, ShellHost,
+    ShellLimits, ShellLog, ShellRecord,
 };
 use ctx_session::Ulid;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
+
+use super::elsewhere::{behind_sshd, in_container};
 
 /// The shells every row of the behaviour table is tested on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Bash,
     Dash,
+    /// A bash behind a real sshd on this machine.
+    Ssh,
+    /// busybox in a container, whose processes and files have the names that they have here.
+    Container,
 }
 
 impl Kind {
     pub fn program(self) -> &'static Path {
         Path::new(match self {
-            Kind::Bash => "/usr/bin/bash",
-            Kind::Dash => "/usr/bin/dash",
+            Kind::Bash | Kind::Ssh => "/usr/bin/bash",
+            Kind::Dash | Kind::Container => "/usr/bin/dash",
         })
+    }
+
+    pub fn is_bash(self) -> bool {
+        matches!(self, Kind::Bash | Kind::Ssh)
+    }
+
+    /// Where a shell of this kind is made.
+    pub fn place(self, config: &mut HostConfig) -> Destination {
+        match self {
+            Kind::Bash | Kind::Dash => Destination::Local,
+            Kind::Ssh => behind_sshd(config),
+            Kind::Container => in_container(config),
+        }
     }
 }
 
@@ -67,8 +86,10 @@ impl Bench {
         let mut config = config(kind, dir.path());
         change(&mut config.limits);
         let records = Arc::new(Records::default());
+        let to = kind.place(&mut config);
+        let cwd = Some(dir.path().display().to_string());
         let host = ShellHost::new(config, records.clone()).unwrap();
-        let id = host.create(CreateRequest::default()).await.unwrap();
+        let id = host.create(CreateRequest { to, cwd, ..CreateRequest::default() }).await.unwrap();
         Bench { host, id, dir, records }
     }
 
@@ -153,6 +174,15 @@ macro_rules! rows {
     };
 }
 pub(crate) use rows;
+
+/// The same on other machines and in containers.
+macro_rules! rows_elsewhere {
+    ($($name:ident),* $(,)?) => {
+        mod ssh { $( #[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() { super::$name(super::Kind::Ssh).await } )* }
+        mod container { $( #[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() { super::$name(super::Kind::Container).await } )* }
+    };
+}
+pub(crate) use rows_elsewhere;
 
 /// The same for what only bash has.
 macro_rules! bash_rows {

@@ -2,7 +2,7 @@
 //!
 //! What is remembered only saves work: the daemon leaves out what it has, and a session that is gone there is sent again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use ctx_api::http::{ImportBatch, ImportDone, ImportedSession, List};
@@ -41,8 +41,8 @@ impl Sent {
 pub struct Sender<'a> {
     api: &'a Api<'a>,
     import: Ulid,
-    /// The imported sessions that the daemon has.
-    there: HashSet<String>,
+    /// The imported sessions that the daemon has, by agent and source: their ids there, which depend on the user too.
+    there: HashMap<(String, String), String>,
     /// What each session's source was like when all of it had come in.
     marks: BTreeMap<String, String>,
     all_marks: HashMap<String, BTreeMap<String, String>>,
@@ -62,7 +62,7 @@ impl<'a> Sender<'a> {
         Ok(Sender {
             api,
             import: fresh_id()?,
-            there: there.items.into_iter().map(|session| session.session).collect(),
+            there: there.items.into_iter().map(|one| ((one.agent, one.native_id), one.session)).collect(),
             marks: all_marks.remove(&root).unwrap_or_default(),
             all_marks,
             root,
@@ -73,9 +73,10 @@ impl<'a> Sender<'a> {
     /// Sends what is new of a session.
     pub fn send(&mut self, entry: &Entry, found: &Transcript) -> Result<Sent, Failure> {
         let id = session_id(entry.agent, found);
-        let key = id.to_string();
-        if self.there.contains(&key) && self.marks.get(&key) == Some(&entry.mark) {
-            return Ok(Sent { session: Some(id), created: false, added: 0 });
+        let (key, source) = (id.to_string(), (entry.agent.to_string(), found.native_id.clone()));
+        let there = self.there.get(&source).and_then(|there| there.parse().ok());
+        if there.is_some() && self.marks.get(&key) == Some(&entry.mark) {
+            return Ok(Sent { session: there, created: false, added: 0 });
         }
         let made = records(entry.agent, found);
         if made.is_empty() {
@@ -85,11 +86,12 @@ impl<'a> Sender<'a> {
         for batch in batches(made)? {
             let batch = self.batch(entry, found, id, batch);
             let done: ImportDone = self.api.post_with("/imports", &batch)?;
+            sent.session = done.session.parse().ok();
+            self.there.insert(source.clone(), done.session);
             sent.created |= done.created;
             sent.added += done.added;
         }
-        self.marks.insert(key.clone(), entry.mark.clone());
-        self.there.insert(key);
+        self.marks.insert(key, entry.mark.clone());
         Ok(sent)
     }
 

@@ -1,0 +1,329 @@
+//! Shells behind a real sshd and in a real container: who may go where, and what is left when a connection ends.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctx_host::shell::{
+    CreateRequest, Destination, ExecRequest, HostConfig, ShellError, ShellHost, SshRequest,
+};
+use ctx_session::Code;
+use testkit::elsewhere::{Container, Sshd};
+
+use super::elsewhere::request;
+use super::support::{Bench, Kind, Records, alive, config, eventually, pid_in, rows_elsewhere};
+
+rows_elsewhere![
+    ids_name_the_place,
+    nothing_of_the_frame_is_seen,
+    a_long_command_and_long_input_arrive,
+    no_process_stays_after_a_destroy,
+    a_cwd_that_is_not_there_is_refused,
+];
+
+const PLAIN: &[&str] = &["127.0.0.1"];
+
+struct Elsewhere {
+    config: HostConfig,
+    dir: tempfile::TempDir,
+    records: Arc<Records>,
+}
+
+impl Elsewhere {
+    fn new(sshd: &Sshd) -> Elsewhere {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(Kind::Bash, dir.path());
+        config.remote.key_dir = sshd.dir.clone();
+        config.remote.beat = Duration::from_secs(1);
+        // Nothing of the user's own ssh is asked or changed.
+        let file = dir.path().join("ssh_config");
+        let known = dir.path().join("known_hosts");
+        std::fs::write(&known, "").unwrap();
+        let text = format!("Host *\n  UserKnownHostsFile {0}\n  GlobalKnownHostsFile {0}\n", known.display());
+        std::fs::write(&file, text).unwrap();
+        config.remote.ssh_config = Some(file);
+        Elsewhere { config, dir, records: Arc::default() }
+    }
+
+    fn known_hosts(&self, sshd: &Sshd, key: &Path) {
+        let key = std::fs::read_to_string(key).unwrap();
+        let line = format!("[127.0.0.1]:{} {key}", sshd.port);
+        std::fs::write(self.dir.path().join("known_hosts"), line).unwrap();
+    }
+
+    fn add_config(&self, text: &str) {
+        let file = self.dir.path().join("ssh_config");
+        let before = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{text}\n{before}")).unwrap();
+    }
+
+    fn host(&self) -> ShellHost {
+        ShellHost::new(self.config.clone(), self.records.clone()).unwrap()
+    }
+
+    async fn create(&self, to: Destination) -> Result<(ShellHost, String), ShellError> {
+        let host = self.host();
+        let id = host.create(CreateRequest { to, ..CreateRequest::default() }).await?;
+        Ok((host, id))
+    }
+
+    async fn refused(&self, request: SshRequest, code: Code, says: &str) {
+        let Err(error) = self.create(Destination::Ssh(request)).await else {
+            panic!("it was let in: {says}")
+        };
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+
+    async fn works(&self, request: SshRequest) -> String {
+        let (host, id) = self.create(Destination::Ssh(request)).await.unwrap();
+        let result = exec(&host, &id, "echo hello").await.unwrap();
+        assert_eq!((result.stdout.as_str(), result.exit_code), ("hello\n", 0));
+        host.shutdown().await;
+        id
+    }
+}
+
+async fn exec(host: &ShellHost, id: &str, command: &str) -> Result<ctx_host::shell::ExecResult, ShellError> {
+    host.exec(id, ExecRequest { command: command.to_owned(), ..ExecRequest::default() }, None).await
+}
+
+async fn ids_name_the_place(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    let expected = match kind {
+        Kind::Container => "1_docker_box".to_owned(),
+        _ => {
+            let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+            format!("1_ssh_{}@127.0.0.1:{}", user.trim(), Sshd::shared().port)
+        }
+    };
+    assert_eq!(bench.id, expected);
+    let listed = bench.host.list();
+    let transport = if kind == Kind::Container { "docker" } else { "ssh" };
+    assert_eq!((listed[0].session_id.as_str(), listed[0].transport), (expected.as_str(), transport));
+    bench.end().await;
+}
+
+async fn nothing_of_the_frame_is_seen(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    assert_eq!(bench.run("set | grep __ctx").await.stdout, "");
+    assert_eq!(bench.out("echo \"$PAGER $EDITOR\"").await, "cat true\n");
+    bench.end().await;
+}
+
+async fn a_long_command_and_long_input_arrive(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    let long = format!(": '{}'; echo done", "x".repeat(200_000));
+    assert_eq!(bench.out(&long).await, "done\n");
+    let stdin = Some(vec![b'y'; 300_000]);
+    let request = ExecRequest { command: "wc -c".to_owned(), stdin, ..ExecRequest::default() };
+    assert_eq!(bench.try_run(request).await.unwrap().stdout.trim(), "300000");
+    bench.end().await;
+}
+
+/// Also daemons, stopped ones, and those that have left the session.
+async fn no_process_stays_after_a_destroy(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    bench
+        .out(
+            "sleep 1000 & echo $! >a; (setsid sleep 1000 & echo $! >b); sh -c 'echo $$ >c; kill -STOP $$' & \
+             while [ ! -s c ]; do :; done; echo $$ >d",
+        )
+        .await;
+    let pids: Vec<i32> = ["a", "b", "c", "d"].map(|name| pid_in(&bench.path(name)).unwrap()).into();
+    assert!(pids.iter().all(|pid| alive(*pid)));
+    bench.host.destroy(&bench.id).await.unwrap();
+    for pid in pids {
+        eventually("the end of a process", || !alive(pid)).await;
+    }
+    bench.end().await;
+}
+
+async fn a_cwd_that_is_not_there_is_refused(kind: Kind) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(kind, dir.path());
+    let to = kind.place(&mut config);
+    let host = ShellHost::new(config, Arc::new(Records::default())).unwrap();
+    let cwd = Some("/nowhere/at/all".to_owned());
+    let refused = host.create(CreateRequest { to, cwd, ..CreateRequest::default() }).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Einval, "{refused}");
+    assert_eq!(host.list().len(), 0);
+    host.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hosts_key_must_be_known_or_pinned_and_never_another() {
+    let sshd = &Sshd::start("");
+    let place = Elsewhere::new(sshd);
+    let plain = SshRequest { fingerprint: None, ..request(sshd) };
+    place.refused(plain.clone(), Code::Eacces, "is not known").await;
+    let other = SshRequest { fingerprint: Some(format!("SHA256:{}", "A".repeat(43))), ..request(sshd) };
+    place.refused(other.clone(), Code::Eacces, "fingerprint").await;
+    place.works(request(sshd)).await;
+    // A known host needs no fingerprint, and one that is given must agree.
+    place.known_hosts(sshd, &sshd.dir.join("host.pub"));
+    place.works(plain.clone()).await;
+    place.works(request(sshd)).await;
+    place.refused(other, Code::Eacces, "fingerprint").await;
+    // Another key under its name: changed, whatever is given.
+    place.known_hosts(sshd, &sshd.dir.join("id.pub"));
+    place.refused(plain.clone(), Code::Eacces, "has changed").await;
+    place.refused(request(sshd), Code::Eacces, "changed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_operator_decides_on_first_use_hosts_users_and_containers() {
+    let sshd = Sshd::shared();
+    let mut place = Elsewhere::new(sshd);
+    let plain = SshRequest { fingerprint: None, ..request(sshd) };
+    place.config.remote.first_use = true;
+    place.works(plain.clone()).await;
+    place.config.remote.hosts = Some(vec!["other".to_owned()]);
+    place.refused(plain.clone(), Code::Eacces, "does not allow the host").await;
+    place.config.remote.hosts = Some(PLAIN.iter().map(|&name| name.to_owned()).collect());
+    place.works(plain.clone()).await;
+    place.config.remote.users = Some(vec!["nobody-else".to_owned()]);
+    place.refused(plain, Code::Eacces, "does not allow the user").await;
+    place.config.remote.containers = Some(vec!["other".to_owned()]);
+    place.config.remote.engine = Some(Container::shared().engine.clone());
+    let Err(refused) = place.create(Destination::Container("box".to_owned())).await else { panic!("let in") };
+    assert_eq!(refused.code(), Code::Eacces);
+    place.config.remote.containers = None;
+    for (name, code, says) in [
+        ("nobody", Code::Ehostdown, "there is no container"),
+        ("-v", Code::Einval, "container"),
+        ("a b", Code::Einval, "container"),
+        ("a\u{7}", Code::Einval, "container"),
+    ] {
+        let Err(refused) = place.create(Destination::Container(name.to_owned())).await else {
+            panic!("let in")
+        };
+        assert_eq!(refused.code(), code, "{refused}");
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn aliases_and_jump_hosts_of_the_ssh_config_hold() {
+    let sshd = Sshd::shared();
+    let place = Elsewhere::new(sshd);
+    place.known_hosts(sshd, &sshd.dir.join("host.pub"));
+    let key = sshd.dir.join("id");
+    place.add_config(&format!(
+        "Host there\n  HostName 127.0.0.1\n  Port {0}\n  IdentityFile {1}\nHost behind\n  HostName 127.0.0.1\n  Port {0}\n  \
+         IdentityFile {1}\n  ProxyCommand ssh -F {2} -W %h:%p there",
+        sshd.port,
+        key.display(),
+        place.dir.path().join("ssh_config").display(),
+    ));
+    for alias in ["there", "behind"] {
+        let id = place.works(SshRequest { host: alias.to_owned(), ..SshRequest::default() }).await;
+        assert!(id.contains(&format!("@{alias}:")), "{id}");
+    }
+}
+
+/// A user of this test's own, with a password: they are mounted over the real ones for this sshd alone.
+fn sshd_with_password() -> Sshd {
+    let dir = tempfile::tempdir().unwrap().keep();
+    let hash = Command::new("openssl").args(["passwd", "-6", "sesame-7319"]).output().unwrap();
+    let hash = String::from_utf8(hash.stdout).unwrap();
+    let add = |file: &str, line: &str| {
+        let text = std::fs::read_to_string(format!("/etc/{file}")).unwrap();
+        std::fs::write(dir.join(file), format!("{}\n{line}\n", text.trim_end())).unwrap();
+    };
+    add("passwd", "ctxtest:x:54777:54777::/tmp:/bin/sh");
+    add("shadow", &format!("ctxtest:{}:19000:0:99999:7:::", hash.trim()));
+    Sshd::start_in("PasswordAuthentication yes", Some(&dir))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_lets_in_and_is_seen_nowhere() {
+    let sshd = &sshd_with_password();
+    let place = Elsewhere::new(sshd);
+    let login = |password: &str| SshRequest {
+        user: Some("ctxtest".to_owned()),
+        key_path: None,
+        password: Some(password.to_owned()),
+        ..request(sshd)
+    };
+    place.refused(login("wrong-password-1"), Code::Eacces, "refused the login").await;
+    let (host, id) = place.create(Destination::Ssh(login("sesame-7319"))).await.unwrap();
+    assert_eq!(exec(&host, &id, "id -u").await.unwrap().stdout, "54777\n");
+    // Not in the arguments or the environment of any process, and not in what the shell shows and records.
+    let own = std::process::id().to_string();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten().filter(|entry| entry.file_name() != *own) {
+        for file in ["cmdline", "environ"] {
+            let bytes = std::fs::read(entry.path().join(file)).unwrap_or_default();
+            assert!(!String::from_utf8_lossy(&bytes).contains("sesame-7319"), "{:?} {file}", entry.path());
+        }
+    }
+    let shown = exec(&host, &id, "echo sesame-7319").await.unwrap().stdout;
+    assert!(shown.contains("[REDACTED:"), "{shown}");
+    assert!(!format!("{:?}", place.records.0.lock().unwrap()).contains("sesame"));
+    host.shutdown().await;
+}
+
+/// The sshd processes of a server's connections.
+fn connections_of(sshd: &Sshd) -> Vec<String> {
+    let mark = format!("{}/config", sshd.dir.display());
+    let listening = Command::new("pgrep").args(["-f", &mark]).output().unwrap();
+    let listening = String::from_utf8(listening.stdout).unwrap();
+    let mut found = Vec::new();
+    for parent in listening.split_whitespace() {
+        let children = Command::new("pgrep").args(["-P", parent, "sshd"]).output().unwrap();
+        found.extend(String::from_utf8(children.stdout).unwrap().split_whitespace().map(str::to_owned));
+    }
+    found
+}
+
+fn signal(signal: &str, pids: &[String]) {
+    let done = Command::new("kill").arg(signal).args(pids).stderr(Stdio::null()).status();
+    assert!(done.is_ok());
+}
+
+/// Cuts the connection of a running command in some way, and looks at both sides.
+async fn cut(sshd: &Sshd, by: &str) {
+    let place = Elsewhere::new(sshd);
+    let (host, id) = place.create(Destination::Ssh(request(sshd))).await.unwrap();
+    let file: PathBuf = place.dir.path().join("pid");
+    let command =
+        format!("(setsid sleep 1000 & echo $! >{0}.new; mv {0}.new {0}); sleep 1000", file.display());
+    let started = Instant::now();
+    let (result, ()) = tokio::join!(exec(&host, &id, &command), async {
+        eventually("the command's start", || file.exists()).await;
+        signal(by, &connections_of(sshd));
+    });
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), Code::Ehostdown, "{error}");
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    eventually("the shell is closed", || host.list().is_empty()).await;
+    let pid = pid_in(&file).unwrap();
+    // The other side's own guard: the connection is gone.
+    eventually("the end of what was left there", || !alive(pid)).await;
+    signal("-KILL", &connections_of(sshd));
+    host.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_connection_closes_the_shell_and_leaves_nothing() {
+    cut(&Sshd::start(""), "-KILL").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_does_not_answer_closes_the_shell_and_leaves_nothing() {
+    cut(&Sshd::start(""), "-STOP").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_not_there_cannot_be_reached() {
+    let sshd = Sshd::shared();
+    let place = Elsewhere::new(sshd);
+    // Nothing listens on the discard port.
+    let discard = SshRequest { port: Some(9), ..request(sshd) };
+    place.refused(discard, Code::Ehostdown, "cannot be reached").await;
+    let key = SshRequest { key_path: Some("../other".to_owned()), ..request(sshd) };
+    place.refused(key, Code::Einval, "key_path").await;
+    let wrong = SshRequest { key_path: Some("host".to_owned()), ..request(sshd) };
+    place.refused(wrong, Code::Eacces, "refused the login").await;
+}
