@@ -21,7 +21,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 OLDER = "2025-06-18"
-TOOLS = ["session_create", "session_exec", "session_list", "session_destroy", "session_output", "session_interrupt"]
+TOOLS = ["session_create", "session_exec", "session_list", "session_destroy", "session_output", "session_interrupt",
+         "session_checkpoint", "session_checkpoints", "session_restore"]
 
 
 class Shells:

@@ -15,6 +15,7 @@ pub mod prepare;
 pub mod project;
 pub mod redact;
 pub mod run;
+pub mod run_files;
 pub mod shells;
 pub mod tool;
 pub mod view;

@@ -4,6 +4,7 @@ mod access;
 mod approval;
 mod checkpoint;
 mod compaction;
+mod files;
 mod import;
 mod issue;
 mod lifecycle;
@@ -27,12 +28,14 @@ use utoipa::ToSchema;
 pub use access::{Code, Login, NewCode, NewToken, Ticket, Token, TokenMade};
 pub use approval::{Approval, ApprovalAnswer, Decision};
 pub use checkpoint::{
-    Checkpoint, NewCheckpoint, PendingToolCall, PromptContent, PromptEdit, PromptSnapshot, Resume, WentOn,
+    Checkpoint, NewCheckpoint, PendingToolCall, PromptContent, PromptEdit, PromptSnapshot, Resume, Rollback,
+    WentOn,
 };
 pub use compaction::{
     Aggregate, Compaction, CompactionApproval, CompactionChange, CompactionRow, NewCompaction,
     ProposedCompaction,
 };
+pub use files::{ChangedFile, Changes, FileBack, FilesBack, KeptFile, Undo};
 pub use import::{ImportBatch, ImportDone, ImportUndone, ImportedSession, KeptSession};
 pub use issue::{
     Bind, Criterion, CriterionGiven, Issue, IssueChange, NewIssue, NewTodo, Todo, TodoChange, TodoOperation,

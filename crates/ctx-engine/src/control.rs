@@ -2,7 +2,7 @@
 
 use ctx_session::command::{Admission, ApprovalAnswer, CompactionEdits, Pauser};
 use ctx_session::project::Strategy;
-use ctx_session::record::{ApprovalScope, CompactionFlag, DetachReason};
+use ctx_session::record::{ApprovalScope, CompactionFlag, DetachReason, FilesBack};
 use ctx_session::request::RequestKey;
 use ctx_session::{
     Answer, ApprovalId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, RunState, SessionId, Ulid,
@@ -86,8 +86,9 @@ impl Engine {
         caller: Caller,
         id: SessionId,
         checkpoint: CheckpointId,
+        files: Option<FilesBack>,
     ) -> Result<(), Refusal> {
-        let rollback = Command::Rollback { checkpoint, by: caller.uid, partial: None };
+        let rollback = Command::Rollback { checkpoint, by: caller.uid, partial: None, files };
         self.command(caller, id, rollback).await.map(drop)
     }
 

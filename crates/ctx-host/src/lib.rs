@@ -6,4 +6,5 @@
 pub mod cage;
 pub mod rights;
 pub mod shell;
+pub mod snapshot;
 pub mod terminal;

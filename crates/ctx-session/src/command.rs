@@ -9,9 +9,7 @@ use crate::ids::{
 use crate::image::Image;
 use crate::port::Retry;
 use crate::record::{
-    ApprovalOutcome, ApprovalScope, Approvals, BlobRef, Body, Caller, CancelReason, Compaction,
-    CompactionFlag, DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact,
-    Source, Strategy, TerminalEnd, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
+    ApprovalOutcome, ApprovalScope, Approvals, BlobRef, Body, Caller, CancelReason, Compaction, CompactionFlag, DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact, Source, Strategy, TerminalEnd, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage, FilesBack,
 };
 pub use crate::record::{RunNet, RunWishes};
 use crate::request::RequestKey;
@@ -73,6 +71,8 @@ pub enum Command {
         checkpoint: CheckpointId,
         by: u32,
         partial: Option<Partial>,
+        /// The files that go back with it.
+        files: Option<FilesBack>,
     },
     /// Begins a compaction that the operator asks for: a run of its own.
     Compact {

@@ -400,6 +400,7 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
             restored_call_ids,
             elided_call_ids: elided,
             by: _,
+            files: _,
         })) => {
             let by = checkpoint_id.0;
             Some(Marks { superseded, restored, elided, restored_calls: restored_call_ids, by })

@@ -30,6 +30,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "resume",
             "checkpoints",
             "rollback",
+            "diff",
+            "undo",
             "prompt",
             "compact",
             "pin",
@@ -40,7 +42,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("Shells", &["term", "mcp", "shells", "watch", "cage"]),
-    ("Files and repair", &["doctor", "repair", "reindex", "audit"]),
+    ("Files and repair", &["snapshots", "prune", "doctor", "repair", "reindex", "audit"]),
     ("Set-up", &["model", "mcp-server", "project", "space", "token", "config", "completions"]),
 ];
 

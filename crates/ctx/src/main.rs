@@ -27,6 +27,7 @@ mod sessions;
 mod shell_host;
 mod shell_logs;
 mod shell_transcript;
+mod snapshots;
 mod table;
 mod talk;
 mod term;

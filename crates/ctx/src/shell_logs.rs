@@ -97,6 +97,11 @@ impl Shelf {
         Ok(Shelf { dir, prefix: if in_root { IN_ROOT } else { IN_STATE }, journal })
     }
 
+    /// The directory that the logs' own is in.
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.join(Path::new(self.prefix).parent().unwrap_or(Path::new("")))
+    }
+
     /// Where the output of living shells is kept.
     pub fn spool_dir(&self) -> PathBuf {
         self.dir.join(self.prefix).join("output")

@@ -51,6 +51,8 @@ impl ShellTranscript {
             ShellRecord::ExecRefused { .. }
             | ShellRecord::Interrupted { .. }
             | ShellRecord::Restarted { .. }
+            | ShellRecord::Checkpointed { .. }
+            | ShellRecord::Restored { .. }
             | ShellRecord::LateOutput { .. } => {}
         }
         text.push_str(&shown(record, &words::date_time(entry.time), self.paint));
@@ -119,6 +121,13 @@ fn shown(record: ShellRecord, time: &str, paint: Paint) -> String {
             note(format!("the shell ended with {exit_code}; a new one started in {cwd}"))
         }
         ShellRecord::LateOutput { text } => format!("{}{}", note("late output".to_owned()), with_end(&text)),
+        ShellRecord::Checkpointed { checkpoint, label, files } => {
+            let label = label.map(|label| format!(" `{label}`")).unwrap_or_default();
+            note(format!("checkpoint {checkpoint}{label}: {files} files"))
+        }
+        ShellRecord::Restored { checkpoint, undo, files } => {
+            note(format!("restored to checkpoint {checkpoint}: {files} files changed; undo with {undo}"))
+        }
         ShellRecord::Destroyed { commands: 1 } => note("destroyed after 1 command".to_owned()),
         ShellRecord::Destroyed { commands } => note(format!("destroyed after {commands} commands")),
         ShellRecord::Reaped { idle_secs, .. } => note(format!("closed after {idle_secs} idle seconds")),

@@ -47,6 +47,7 @@ const BANNED: &[Banned] = &[
         but: &[
             "ctx-engine/src/clock.rs",
             "ctx-host/src/shell/host.rs",
+            "ctx-host/src/snapshot/workspace.rs",
             "crates/ctx/src/",
             "/benches/",
             "/examples/",

@@ -123,9 +123,20 @@ pub async fn run(job: Job, models: &Models, port: Arc<dyn RunPort>) -> Outcome {
             if job.subagent.is_none() {
                 job.services.end(job.session, Duration::from_millis(job.limits.stop_grace_ms)).await;
             }
+            end_files(&job).await;
             cancelled()
         }
-        outcome = work => outcome,
+        outcome = work => {
+            end_files(&job).await;
+            outcome
+        }
+    }
+}
+
+/// What a run has changed is known when it is over; a subagent's work is part of its run's.
+async fn end_files(job: &Job) {
+    if job.subagent.is_none() {
+        job.services.files.after(job.session).await;
     }
 }
 
@@ -237,6 +248,10 @@ impl Desk {
             }
             None => tools,
         };
+        if job.subagent.is_none() {
+            let (workspace, owner) = (prepared.workspace.as_ref(), prepared.agent.owner);
+            job.services.files.begin(job.session, job.run, workspace, owner);
+        }
         let scope = Arc::new(Scope {
             session: job.session,
             // A subagent has not seen what the primary has read.

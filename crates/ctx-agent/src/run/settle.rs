@@ -209,6 +209,9 @@ impl Desk<'_> {
             Ok(said) => said.unwrap_or_default(),
             Err(error) => return Ok(Made::Failed(error)),
         };
+        if effects == Effects::Some {
+            self.scope.services.files.before(self.scope.session, &call.name, &subjects).await;
+        }
         match work {
             Work::Do(work) => {
                 if call.name == SHELL_EXEC {

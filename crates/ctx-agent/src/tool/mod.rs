@@ -82,6 +82,8 @@ pub struct Services {
     pub terminals: Option<Arc<Terminals>>,
     /// The time, for what is started.
     pub now: Option<fn() -> Timestamp>,
+    /// Saves files around runs.
+    pub files: crate::run_files::Files,
 }
 
 impl Services {

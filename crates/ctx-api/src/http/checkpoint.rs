@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Compaction, SubagentSnapshot};
+use super::{Compaction, FilesBack, SubagentSnapshot};
 
 /// A checkpoint. Times are epoch milliseconds. In a list without tool calls and texts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -46,6 +46,9 @@ pub struct Checkpoint {
     /// The compaction that it was made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Compaction>,
+    /// The files that went back, in the answer to a rollback with `files`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesBack>,
 }
 
 /// A tool call that a pause met in the middle.
@@ -93,6 +96,18 @@ pub struct PromptEdit {
 pub struct NewCheckpoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Refuse if the files of the session cannot be saved; otherwise they are saved where that is possible.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub files: bool,
+}
+
+/// `POST …/:cid/rollback`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rollback {
+    /// The files that the session's runs have changed since the checkpoint go back too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub files: bool,
 }
 
 /// `PUT …/prompts/:target`.

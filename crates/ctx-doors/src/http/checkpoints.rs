@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::{
     Checkpoint, List, NewCheckpoint, PendingToolCall, PromptContent, PromptEdit, PromptSnapshot, Resume,
-    SubagentSnapshot, WentOn,
+    Rollback, SubagentSnapshot, WentOn,
 };
 use ctx_engine::Caller;
 use ctx_session::control::{Checkpoint as Kept, Edit};
@@ -17,10 +17,10 @@ use utoipa::IntoParams;
 
 use super::calls::{self, PENDING, RUNNING};
 use super::error::{Answer, nothing_there};
-use super::extract::{Asked, At, Given, Nothing, Who, checkpoint_id, session_id};
+use super::extract::{Asked, At, Given, Who, checkpoint_id, session_id};
 use super::idempotency::Keyed;
 use super::json::Json;
-use super::{Api, compactions};
+use super::{Api, compactions, files};
 
 /// Checkpoints on one page unless told otherwise, and at most.
 const PAGE: usize = 100;
@@ -85,6 +85,9 @@ pub(super) async fn create(
     Given(new): Given<NewCheckpoint>,
 ) -> Answer<(StatusCode, Json<Checkpoint>)> {
     let id = session_id(&id)?;
+    if new.files {
+        files::check(&api, id).await?;
+    }
     let made = api.engine.checkpoint(caller, id, new.reason, key).await?;
     Ok((StatusCode::CREATED, Json(whole(&api, caller, id, made).await?)))
 }
@@ -138,18 +141,26 @@ pub(super) async fn resume(
     Ok(Json(went_on(run)))
 }
 
-/// Go back to a checkpoint: what came after it does not count any more; of one that a compaction waits at, reject it
+/// Go back to a checkpoint: what came after it does not count any more; of one that a compaction waits at, reject it. With
+/// `files`, what the session's runs have changed since goes back too
 #[utoipa::path(post, path = "/sessions/{id}/checkpoints/{cid}/rollback", tag = "checkpoints",
-    params(("id" = String, Path), ("cid" = String, Path)), responses((status = 200, body = Checkpoint)))]
+    params(("id" = String, Path), ("cid" = String, Path)), request_body = Rollback,
+    responses((status = 200, body = Checkpoint)))]
 pub(super) async fn rollback(
     State(api): State<Api>,
     Who(caller): Who,
     At((id, cid)): At<(String, String)>,
-    Given(Nothing {}): Given<Nothing>,
+    Given(how): Given<Rollback>,
 ) -> Answer<Json<Checkpoint>> {
     let (id, cid) = (session_id(&id)?, checkpoint_id(&cid)?);
-    api.engine.rollback(caller, id, cid).await?;
-    Ok(Json(whole(&api, caller, id, cid).await?))
+    let back = match how.files {
+        true => files::rollback(&api, caller, id, cid).await?,
+        false => {
+            api.engine.rollback(caller, id, cid, None).await?;
+            None
+        }
+    };
+    Ok(Json(Checkpoint { files: back, ..whole(&api, caller, id, cid).await? }))
 }
 
 /// In the session's words: it runs, or nothing was left to do.
@@ -183,6 +194,7 @@ fn shape(session: &Session, kept: &Kept, archived: bool) -> Checkpoint {
         superseded_by: kept.superseded_by,
         archived,
         compaction: compaction.map(|found| compactions::shape(session.id(), found)),
+        files: None,
     }
 }
 

@@ -11,6 +11,7 @@ mod compactions;
 mod docs;
 mod error;
 mod extract;
+mod files;
 mod gate;
 mod idempotency;
 mod imports;
@@ -46,6 +47,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::HeaderValue;
 use axum::{Router, middleware};
 use ctx_engine::{Caller, Engine};
+use ctx_host::snapshot::runs::RunFiles;
 use ctx_host::terminal::Terminals;
 use ctx_session::{Code, Refusal, Timestamp};
 use tokio::net::{TcpListener, UnixListener};
@@ -91,6 +93,8 @@ pub struct ApiParts {
     pub hub: Hub,
     pub shells: Shells,
     pub terminals: Arc<Terminals>,
+    /// Saves files around runs; None: there is nowhere to save them.
+    pub files: Option<Arc<RunFiles>>,
 }
 
 impl From<ApiParts> for Api {
@@ -161,6 +165,8 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(checkpoints::edit))
         .routes(routes!(checkpoints::resume))
         .routes(routes!(checkpoints::rollback))
+        .routes(routes!(files::changes))
+        .routes(routes!(files::undo))
         .routes(routes!(compactions::list, compactions::create))
         .routes(routes!(compactions::read, compactions::change))
         .routes(routes!(compactions::approve))

@@ -146,6 +146,7 @@ pub(super) async fn create(
         deny: new.deny,
         output_budget: new.output_budget.map(budget),
         timeout: new.timeout_secs.map(seconds),
+        ..CreateRequest::default()
     };
     let id = host.create(request).await.map_err(|error| refusal(&error))?;
     let summary = host.list().into_iter().find(|summary| summary.session_id == id);

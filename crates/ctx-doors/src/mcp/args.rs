@@ -22,6 +22,15 @@ pub enum TransportArg {
     Docker,
 }
 
+/// What becomes of ignored files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IgnoredArg {
+    #[default]
+    Exclude,
+    Include,
+}
+
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateArgs {
@@ -46,6 +55,11 @@ pub struct CreateArgs {
     pub cwd: Option<String>,
     /// Environment variables to set besides the inherited ones.
     pub env: Option<BTreeMap<String, String>>,
+    /// A directory whose files session_checkpoint saves and session_restore brings back. Must lie inside the directories
+    /// that the operator allows (default: the server's own), and is never / or a home directory.
+    pub workspace: Option<String>,
+    /// Whether files that .gitignore names are saved too. Default: exclude.
+    pub ignored: Option<IgnoredArg>,
     /// If given, only these programs may run (by name, e.g. ["git", "ls"]); at least one.
     #[schemars(length(min = 1))]
     pub allow: Option<Vec<String>>,
@@ -129,6 +143,26 @@ pub struct NoArgs {}
 pub struct SessionArgs {
     /// The id that session_create returned.
     pub session_id: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointArgs {
+    /// The id that session_create returned.
+    pub session_id: String,
+    /// What you will know it by, at most 200 characters.
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreArgs {
+    /// The id that session_create returned.
+    pub session_id: String,
+    /// Which checkpoint, as session_checkpoint or session_checkpoints named it. Default: the newest one.
+    pub checkpoint_id: Option<String>,
+    /// true: only say what would change.
+    pub dry_run: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
@@ -227,6 +261,8 @@ impl TryFrom<CreateArgs> for CreateRequest {
             deny: args.deny.unwrap_or_default(),
             output_budget: args.output_budget.map(Budget::from),
             timeout: args.timeout_secs.map(seconds),
+            workspace: args.workspace,
+            with_ignored: args.ignored.unwrap_or_default() == IgnoredArg::Include,
         })
     }
 }

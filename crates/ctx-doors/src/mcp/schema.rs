@@ -6,7 +6,7 @@ use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use rmcp::schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Value, json};
 
-use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
+use super::args::{CheckpointArgs, CreateArgs, ExecArgs, NoArgs, OutputArgs, RestoreArgs, SessionArgs};
 
 /// Claude Code puts a longer result into a file unless a tool says how long its own may be.
 const RESULT_CHARS_KEY: &str = "anthropic/maxResultSizeChars";
@@ -22,16 +22,22 @@ pub enum ToolName {
     Destroy,
     Output,
     Interrupt,
+    Checkpoint,
+    Checkpoints,
+    Restore,
 }
 
 impl ToolName {
-    pub const ALL: [ToolName; 6] = [
+    pub const ALL: [ToolName; 9] = [
         ToolName::Create,
         ToolName::Exec,
         ToolName::List,
         ToolName::Destroy,
         ToolName::Output,
         ToolName::Interrupt,
+        ToolName::Checkpoint,
+        ToolName::Checkpoints,
+        ToolName::Restore,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -42,6 +48,9 @@ impl ToolName {
             ToolName::Destroy => "session_destroy",
             ToolName::Output => "session_output",
             ToolName::Interrupt => "session_interrupt",
+            ToolName::Checkpoint => "session_checkpoint",
+            ToolName::Checkpoints => "session_checkpoints",
+            ToolName::Restore => "session_restore",
         }
     }
 
@@ -76,6 +85,16 @@ impl ToolName {
             ToolName::Interrupt => {
                 "Stop the command that runs in a shell, as Ctrl-C would. The shell and its state live on."
             }
+            ToolName::Checkpoint => {
+                "Save the files of the shell's workspace before a risky change, so that session_restore can bring them \
+                 back. Needs a shell made with `workspace`. What .gitignore names and .git are not saved."
+            }
+            ToolName::Checkpoints => "List the checkpoints of the shell's workspace, the oldest first.",
+            ToolName::Restore => {
+                "Make the files of the shell's workspace as they were at a checkpoint: files made since are removed. \
+                 Ignored files are not touched. Says which files changed; `undo` is a checkpoint that brings back \
+                 what was there before. With dry_run nothing is changed."
+            }
         }
     }
 
@@ -91,6 +110,9 @@ impl ToolName {
             ToolName::List => input_of::<NoArgs>(),
             ToolName::Destroy | ToolName::Interrupt => input_of::<SessionArgs>(),
             ToolName::Output => input_of::<OutputArgs>(),
+            ToolName::Checkpoint => input_of::<CheckpointArgs>(),
+            ToolName::Checkpoints => input_of::<SessionArgs>(),
+            ToolName::Restore => input_of::<RestoreArgs>(),
         }
     }
 
@@ -153,15 +175,49 @@ impl ToolName {
                 }),
                 &["call"],
             ),
+            ToolName::Checkpoint => {
+                object(json!({"checkpoint_id": text("Names it in session_restore.")}), &[])
+            }
+            ToolName::Checkpoints => {
+                let one = object(
+                    json!({
+                        "id": {"type": "string"},
+                        "label": {"type": "string"},
+                        "created": text("When it was made."),
+                        "files": count("How many files it has."),
+                    }),
+                    &["label"],
+                );
+                object(json!({"checkpoints": {"type": "array", "items": one}}), &[])
+            }
+            ToolName::Restore => {
+                let file = object(
+                    json!({"path": {"type": "string"}, "change": {"type": "string", "enum": ["created", "changed", "removed"]}}),
+                    &[],
+                );
+                let kept = object(json!({"path": {"type": "string"}, "why": {"type": "string"}}), &[]);
+                object(
+                    json!({
+                        "restored_to": text("The checkpoint."),
+                        "files_changed": {"type": "array", "items": file},
+                        "files_changed_total": count("How many, where not all are named."),
+                        "kept": {"type": "array", "items": kept},
+                        "undo": text("A checkpoint of what was there before."),
+                        "dry_run": {"type": "boolean"},
+                    }),
+                    &["files_changed_total", "kept", "undo", "dry_run"],
+                )
+            }
         }
     }
 
     /// The tool as `tools/list` shows it.
     pub fn tool(self) -> Tool {
-        let read_only = matches!(self, ToolName::List | ToolName::Output);
+        let read_only = matches!(self, ToolName::List | ToolName::Output | ToolName::Checkpoints);
         let mut annotations = ToolAnnotations::default();
         annotations.read_only_hint = Some(read_only);
-        annotations.destructive_hint = Some(matches!(self, ToolName::Exec | ToolName::Destroy));
+        annotations.destructive_hint =
+            Some(matches!(self, ToolName::Exec | ToolName::Destroy | ToolName::Restore));
         annotations.open_world_hint = Some(self == ToolName::Exec);
         let mut tool = Tool::new(self.as_str(), self.description(), Arc::new(self.input()));
         if let Value::Object(schema) = self.output() {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use ctx_host::shell::ShellHost;
+use ctx_session::Ulid;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult,
     ErrorCode, Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
@@ -15,7 +16,9 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, PAGE_BYTES_MAX, SessionArgs};
+use super::args::{
+    CheckpointArgs, CreateArgs, ExecArgs, NoArgs, OutputArgs, PAGE_BYTES_MAX, RestoreArgs, SessionArgs,
+};
 use super::failure::Failure;
 use super::lines::LineLimits;
 use super::outbox::Outbox;
@@ -39,7 +42,8 @@ const PROTOCOLS: &[ProtocolVersion] = &[
 ];
 
 const INSTRUCTIONS: &str = "Stateful shells. Open one with session_create, run commands in it with session_exec \
-(bash; cd, variables and functions carry over), close it with session_destroy. Long output is cut: read the rest with \
+(bash; cd, variables and functions carry over), close it with session_destroy. With a workspace, session_checkpoint \
+saves its files and session_restore brings them back. Long output is cut: read the rest with \
 session_output, also of a command that still runs, or ask for less with budget. There is no terminal and no input unless stdin is given, so use flags \
 such as -y or --no-pager instead of answering questions. Put servers in the background with their output in a file.";
 
@@ -144,6 +148,24 @@ impl McpServer {
                 }
                 let (id, request) = args.split();
                 value(&self.output(id, request, context.ct).await?)
+            }
+            ToolName::Checkpoint => {
+                let CheckpointArgs { session_id, label } = parse(arguments)?;
+                let id = self.host.checkpoint(&session_id, label).await?;
+                Ok(json!({ "checkpoint_id": id }))
+            }
+            ToolName::Checkpoints => {
+                let args: SessionArgs = parse(arguments)?;
+                Ok(json!({ "checkpoints": value(&self.host.checkpoints(&args.session_id).await?)? }))
+            }
+            ToolName::Restore => {
+                let RestoreArgs { session_id, checkpoint_id, dry_run } = parse(arguments)?;
+                let bad = |_| {
+                    let message = "checkpoint_id: it is what session_checkpoint returned; session_checkpoints lists them";
+                    Failure::Arguments(message.to_owned())
+                };
+                let checkpoint = checkpoint_id.map(|id| id.parse::<Ulid>().map_err(bad)).transpose()?;
+                value(&self.host.restore(&session_id, checkpoint, dry_run.unwrap_or(false)).await?)
             }
             ToolName::Interrupt => {
                 let args: SessionArgs = parse(arguments)?;

@@ -24,7 +24,13 @@ pub(super) fn text_of(tool: ToolName, answer: &Value) -> String {
         ToolName::Output => {
             lines(answer, &["offset", "total_bytes"], &["next_offset", "lost_bytes", "hint"], &["text"])
         }
-        ToolName::Create | ToolName::List | ToolName::Destroy | ToolName::Interrupt => answer.to_string(),
+        ToolName::Create
+        | ToolName::List
+        | ToolName::Destroy
+        | ToolName::Interrupt
+        | ToolName::Checkpoint
+        | ToolName::Checkpoints
+        | ToolName::Restore => answer.to_string(),
     }
 }
 

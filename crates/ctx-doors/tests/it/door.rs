@@ -120,6 +120,7 @@ impl TestDoor {
                 std::path::Path::new("/nonexistent"),
                 &Limits::default(),
             )),
+            files: None,
         });
         TestDoor { router: door.for_peer(Caller { uid: ME, gid: ME }), door }
     }

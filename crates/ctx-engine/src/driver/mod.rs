@@ -249,8 +249,8 @@ impl Driver {
     async fn complete(&mut self, command: Command) -> Result<(Command, Option<Ready>), Refusal> {
         Ok(match command {
             Command::End { by, .. } => (Command::End { by, partial: self.partial() }, None),
-            Command::Rollback { checkpoint, by, .. } => {
-                (Command::Rollback { checkpoint, by, partial: self.partial() }, None)
+            Command::Rollback { checkpoint, by, files, .. } => {
+                (Command::Rollback { checkpoint, by, partial: self.partial(), files }, None)
             }
             Command::Checkpoint { .. } => {
                 self.may_pause()?;

@@ -152,7 +152,7 @@ async fn a_paused_run_can_be_cancelled_ended_and_rolled_back_and_keeps_what_it_s
                 StateName::Ended
             }
             _ => {
-                world.engine.rollback(ME, id, checkpoint).await.unwrap();
+                world.engine.rollback(ME, id, checkpoint, None).await.unwrap();
                 StateName::Idle
             }
         };
@@ -193,7 +193,7 @@ async fn an_edited_prompt_holds_from_the_resume_on_and_the_agent_is_told() {
     let last = world.log("default").into_iter().rfind(|record| record["type"] == "context").unwrap();
     assert_eq!(last["prompts"][0]["hash"], "hash of be thorough", "it holds for the session");
     // Going back brings back the prompts of the checkpoint.
-    world.engine.rollback(ME, id, checkpoint).await.unwrap();
+    world.engine.rollback(ME, id, checkpoint, None).await.unwrap();
     world.say(id, "m3", "third").await;
     let last = world.log("default").into_iter().rfind(|record| record["type"] == "context").unwrap();
     assert_eq!(last["prompts"][0]["hash"], "hash of be brief");

@@ -9,6 +9,7 @@ use super::local::RunAs;
 use super::local::caged::CageSetup;
 use super::remote::RemoteConfig;
 use super::text::fence::Policy;
+use super::workspace::SnapshotSetup;
 
 /// What shells are told instead of what the server's own environment says: there is no screen for an editor or a pager,
 /// and a command that opens one would wait until its time is over.
@@ -35,6 +36,8 @@ pub struct HostConfig {
     pub run_as: Option<RunAs>,
     /// The cage that each shell has; its owner is the user whose shells these are.
     pub cage: Option<CageSetup>,
+    /// Where snapshots of workspaces are kept; None: there are none.
+    pub snapshots: Option<SnapshotSetup>,
     /// What is allowed on other machines and in containers.
     pub remote: RemoteConfig,
 }
@@ -54,6 +57,7 @@ impl HostConfig {
             app: app.to_owned(),
             run_as: None,
             cage: None,
+            snapshots: None,
             remote: RemoteConfig::default(),
         }
     }

@@ -45,6 +45,12 @@ pub enum ShellError {
     Spool { path: PathBuf, source: std::io::Error },
     #[error("the shell's log cannot be written: {message}")]
     Log { message: String },
+    #[error(
+        "command {call} runs in `{id}`: wait for its end or stop it with session_interrupt, then restore"
+    )]
+    Busy { id: String, call: u64 },
+    #[error(transparent)]
+    Snapshot(crate::snapshot::SnapshotError),
     #[error("{message}")]
     Unreachable { message: String },
     #[error(transparent)]
@@ -63,7 +69,7 @@ impl ShellError {
             ShellError::Invalid { .. } => Code::Einval,
             ShellError::TooLong { .. } => Code::Emsgsize,
             ShellError::Denied { .. } => Code::Eacces,
-            ShellError::TooMany { .. } | ShellError::Crowded { .. } => Code::Ebusy,
+            ShellError::TooMany { .. } | ShellError::Crowded { .. } | ShellError::Busy { .. } => Code::Ebusy,
             ShellError::Closed { .. } | ShellError::Unreachable { .. } => Code::Ehostdown,
             ShellError::Start { .. }
             | ShellError::NoProgram { .. }
@@ -73,6 +79,7 @@ impl ShellError {
                 Code::Enospc
             }
             ShellError::Spool { .. } | ShellError::Log { .. } => Code::Eio,
+            ShellError::Snapshot(error) => error.code(),
             ShellError::Cage(error) => error.code(),
             ShellError::Cancelled => Code::Eintr,
         }

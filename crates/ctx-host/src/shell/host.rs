@@ -50,6 +50,10 @@ pub struct CreateRequest {
     pub deny: Vec<String>,
     pub output_budget: Option<Budget>,
     pub timeout: Option<Duration>,
+    /// The directory that snapshots are taken of.
+    pub workspace: Option<String>,
+    /// Whether ignored files are part of its snapshots.
+    pub with_ignored: bool,
 }
 
 /// One line of the list of shells.
@@ -94,7 +98,7 @@ pub struct ShellHost {
 pub(super) struct Inner {
     pub config: HostConfig,
     pub limits: Arc<ShellLimits>,
-    log: Arc<dyn ShellLog>,
+    pub log: Arc<dyn ShellLog>,
     local: LocalTransport,
     marks: MarkPrefix,
     scratch: ScratchDir,
@@ -194,6 +198,17 @@ impl ShellHost {
                 .map_err(|refused| ShellError::Denied { message: refused.to_string() })?;
         }
         let remote = RemoteTransport::new(&request.to, &self.inner.config).await?;
+        let workspace = match &request.workspace {
+            None => None,
+            Some(_) if remote.is_some() => {
+                let message = "workspace: only a shell on this machine has one yet; leave it out";
+                return Err(ShellError::invalid("workspace", message));
+            }
+            Some(path) => {
+                let path = self.inner.config.cwd.join(self.inner.without_tilde(path)?);
+                Some(Arc::new(self.inner.open_workspace(path, request.with_ignored).await?))
+            }
+        };
         self.inner.ready().await?;
         let (secret_values, secrets) = self.inner.secret_values_of(&place, &request.to);
         let slot = Slot::take(&self.inner, now())?;
@@ -236,7 +251,7 @@ impl ShellHost {
         };
         let logged = self.inner.log.record(log, &created);
         let id = shared.id.clone();
-        let entry = slot.fill(driver, shared, fence);
+        let entry = slot.fill(driver, shared, fence, workspace);
         if let Err(error) = logged {
             // Whoever watches could not see what this shell does: better none than one unseen.
             entry.end().await;

@@ -52,6 +52,23 @@ pub enum ShellRecord {
     Restarted { exit_code: i32, cwd: String },
     #[serde(rename = "shell_late_output")]
     LateOutput { text: String },
+    /// The files of the workspace were saved.
+    #[serde(rename = "shell_checkpointed")]
+    Checkpointed {
+        checkpoint: Ulid,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+        files: u64,
+    },
+    /// The files of the workspace are as they were at a checkpoint.
+    #[serde(rename = "shell_restored")]
+    Restored {
+        checkpoint: Ulid,
+        /// The snapshot that brings back what was there before.
+        undo: Ulid,
+        /// How many files were changed by it.
+        files: u64,
+    },
     #[serde(rename = "shell_destroyed")]
     Destroyed { commands: u64 },
     #[serde(rename = "shell_reaped")]

@@ -29,9 +29,11 @@ mod registry;
 mod remote;
 mod request;
 mod secret_values;
+mod snapshots;
 mod state;
 pub mod text;
 mod transport;
+mod workspace;
 
 pub use config::HostConfig;
 pub use error::ShellError;
@@ -48,4 +50,6 @@ pub use request::{
     BudgetReport, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress,
     RunningCommand,
 };
+pub use snapshots::{CheckpointLine, FileLine, KeptLine, RestoreAnswer};
 pub use transport::Stream;
+pub use workspace::SnapshotSetup;

@@ -13,6 +13,7 @@ use super::exec::driver::{Driver, Order};
 use super::host::{Inner, ShellSummary};
 use super::state::{Running, ShellState};
 use super::text::fence::Fence;
+use super::workspace::ShellWorkspace;
 
 /// How many shells that were closed for idling are remembered.
 const REAPED_MAX: usize = 1000;
@@ -61,6 +62,8 @@ pub(super) struct Entry {
     pub orders: mpsc::Sender<Order>,
     pub shared: Arc<ShellState>,
     pub fence: Arc<Fence>,
+    /// What snapshots are taken of.
+    pub workspace: Option<Arc<ShellWorkspace>>,
     pub done: CancellationToken,
 }
 
@@ -108,10 +111,16 @@ impl Slot {
     }
 
     /// Puts a running shell in the place and lets it serve.
-    pub fn fill(self, driver: Driver, shared: Arc<ShellState>, fence: Fence) -> Entry {
+    pub fn fill(
+        self,
+        driver: Driver,
+        shared: Arc<ShellState>,
+        fence: Fence,
+        workspace: Option<Arc<ShellWorkspace>>,
+    ) -> Entry {
         let (orders, queue) = mpsc::channel(self.inner.limits.waiting_max.max(1));
-        let entry =
-            Entry { n: self.n, orders, shared, fence: Arc::new(fence), done: CancellationToken::new() };
+        let (fence, done) = (Arc::new(fence), CancellationToken::new());
+        let entry = Entry { n: self.n, orders, shared, fence, workspace, done };
         let id = entry.shared.id.clone();
         let mut registry = self.inner.registry();
         if registry.closed {

@@ -2,6 +2,7 @@
 
 mod cage;
 mod shell;
+mod snapshot;
 mod terminal;
 mod text_ansi;
 mod text_budget;

@@ -138,6 +138,21 @@ pub struct RolledBack {
     /// Tool calls whose output was elided at the checkpoint, which was shown again meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elided_call_ids: Vec<CallId>,
+    /// The files that went back with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesBack>,
+}
+
+/// Files that were brought back, by the snapshots of `ctx snapshots`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesBack {
+    /// Names the restore: it is done because this record is there.
+    pub restore: Ulid,
+    /// The snapshot of what was there before.
+    pub undo: Ulid,
+    /// How many paths were to be changed, and how many of others were kept as they were.
+    pub changed: u64,
+    pub kept: u64,
 }
 
 /// What made a compaction happen.

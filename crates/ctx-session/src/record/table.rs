@@ -220,6 +220,14 @@ record_table! {
 }
 
 impl Body {
+    /// The restore of files that the record is the reason for.
+    pub fn restore(&self) -> Option<crate::ids::Ulid> {
+        match self {
+            Body::Checkpoint(CheckpointBody::RolledBack(back)) => back.files.map(|files| files.restore),
+            _ => None,
+        }
+    }
+
     /// The name under which the audit log and the WebSocket show this record; a change of state may have a second one
     /// ([`StateChanged::event`]).
     pub fn event(&self) -> Option<EventName> {

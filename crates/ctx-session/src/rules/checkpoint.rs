@@ -13,7 +13,7 @@ use crate::ledger::Back;
 use crate::limits::Limits;
 use crate::record::{
     Body, CancelReason, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionBody,
-    CompactionRejected, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SubagentSnapshot,
+    CompactionRejected, FilesBack, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SubagentSnapshot,
     SystemNote, ToolStatus, Trigger,
 };
 use crate::session::{RunState, Session, State};
@@ -240,6 +240,7 @@ pub(super) fn rollback(
     id: CheckpointId,
     by: u32,
     partial: Option<&Partial>,
+    files: Option<FilesBack>,
     given: &Given<'_>,
 ) -> Result<Decision, Refusal> {
     let target = known(session, id)?;
@@ -281,6 +282,7 @@ pub(super) fn rollback(
         restored,
         restored_call_ids: restored_calls,
         elided_call_ids: elided_calls,
+        files,
     })));
     if from != StateName::Idle {
         let is_reject = waiting.is_some() && at.is_some_and(|at| at.id() == id);

@@ -221,7 +221,7 @@ pub(super) fn reject(
     given: &Given<'_>,
 ) -> Result<Decision, Refusal> {
     let (_, at) = waits_for(session, id)?;
-    checkpoint::rollback(session, at.id(), by, None, given)
+    checkpoint::rollback(session, at.id(), by, None, None, given)
 }
 
 /// How full the window is after what is really superseded and elided; None where the proposal does not say how it reckoned.

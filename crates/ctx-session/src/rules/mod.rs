@@ -86,8 +86,8 @@ impl Session {
             Command::Resume { checkpoint, admission, by, message } => {
                 checkpoint::resume(self, *checkpoint, admission, *by, message.as_deref(), given)
             }
-            Command::Rollback { checkpoint, by, partial } => {
-                checkpoint::rollback(self, *checkpoint, *by, partial.as_ref(), given)
+            Command::Rollback { checkpoint, by, partial, files } => {
+                checkpoint::rollback(self, *checkpoint, *by, partial.as_ref(), *files, given)
             }
             Command::Compact { strategy, admission, by } => {
                 compaction::compact(self, *strategy, admission, *by, given)

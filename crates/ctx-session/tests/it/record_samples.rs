@@ -2,15 +2,7 @@
 
 use ctx_session::CallId;
 use ctx_session::record::{
-    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalScope, ApprovalSettled, Approvals,
-    AssistantFinished, AssistantStarted, Bound, Caller, CheckpointBody, CheckpointBy, CheckpointCreated,
-    CheckpointResumed, Compaction, CompactionApproved, CompactionBody, CompactionFlag, CompactionFlagged,
-    CompactionRejected, CompactionTrigger, CompactionsAggregated, ExitCause, FinishReason, MessageBody,
-    MessagePinned, PluginCost, PluginFired, PromptEdited, PromptRef, ReasoningFinished, Rejection,
-    RolledBack, RunBody, RunCreated, RunFinish, RunFinished, RunKind, RunNet, RunWishes, SessionBody,
-    SnapshotState, Strategy, SubagentBody, SubagentExited, SubagentRunning, SubagentSnapshot,
-    SubagentSpawned, SubagentState, SystemNote, TerminalBody, TerminalClosed, TerminalEnd, TerminalOpened,
-    TerminalReattached, ToolBody, ToolFinished, ToolPending, ToolStarted, ToolStatus, Unbound, Usage,
+    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalScope, ApprovalSettled, Approvals, AssistantFinished, AssistantStarted, Bound, Caller, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, Compaction, CompactionApproved, CompactionBody, CompactionFlag, CompactionFlagged, CompactionRejected, CompactionTrigger, CompactionsAggregated, ExitCause, FinishReason, MessageBody, MessagePinned, PluginCost, PluginFired, PromptEdited, PromptRef, ReasoningFinished, Rejection, RolledBack, RunBody, RunCreated, RunFinish, RunFinished, RunKind, RunNet, RunWishes, SessionBody, SnapshotState, Strategy, SubagentBody, SubagentExited, SubagentRunning, SubagentSnapshot, SubagentSpawned, SubagentState, SystemNote, TerminalBody, TerminalClosed, TerminalEnd, TerminalOpened, TerminalReattached, ToolBody, ToolFinished, ToolPending, ToolStarted, ToolStatus, Unbound, Usage, FilesBack,
 };
 use ctx_session::request::{RequestKey, Requested};
 use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, SubagentId, TerminalId, Timestamp};
@@ -268,6 +260,7 @@ fn checkpoint_samples() -> Vec<Body> {
             restored: vec![small_id("m1")],
             restored_call_ids: vec![CallId(small_id("t2"))],
             elided_call_ids: vec![CallId(small_id("t3"))],
+            files: Some(FilesBack { restore: small_id("r1"), undo: small_id("s1"), changed: 3, kept: 1 }),
         })),
         Body::Checkpoint(CheckpointBody::RolledBack(RolledBack {
             checkpoint_id,
@@ -276,6 +269,7 @@ fn checkpoint_samples() -> Vec<Body> {
             restored: Vec::new(),
             restored_call_ids: Vec::new(),
             elided_call_ids: Vec::new(),
+            files: None,
         })),
     ]
 }

@@ -182,6 +182,7 @@ fn of_a_checkpoint(world: &World, verb: &str, words: &Words<'_>) -> Option<Comma
             checkpoint: checkpoint(world, words),
             by: OWNER,
             partial: partial(world, words),
+            files: None,
         },
         _ => return None,
     })

@@ -442,7 +442,7 @@ impl Life {
                 let checkpoint: CheckpointId = session.control.checkpoints.iter().rev().nth(back)?.id();
                 let partial =
                     partial.map(|text| Partial { message_id: MessageId(self.ids.next(self.now)), text });
-                Some(Command::Rollback { checkpoint, by, partial })
+                Some(Command::Rollback { checkpoint, by, partial, files: None })
             }
             Step::Compact => Some(Command::Compact { strategy: None, admission: granted("/work"), by }),
             Step::Shorten { messages, summary, proposed } => {

@@ -5,6 +5,7 @@ mod finding;
 mod index;
 mod logs;
 mod place;
+mod sizes;
 mod views;
 
 use std::io::Write;
@@ -59,6 +60,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             views::look(root, is_up, &looked, &mut report)?;
         }
         index::look(root, args.deep, is_up, &looked, &mut report);
+        sizes::look(root, &mut report);
     }
     if args.json {
         output::json(&as_json(&report, &settings))?;

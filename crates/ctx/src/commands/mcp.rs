@@ -21,6 +21,7 @@ use crate::output;
 use crate::root::Root;
 use crate::shell_host::{check_policy_path, host_config, server_name};
 use crate::shell_logs::{JournalShellLog, Shelf};
+use crate::snapshots;
 
 /// Serve shells to an MCP host
 ///
@@ -175,10 +176,12 @@ fn server_args(args: &Args, root: Option<PathBuf>) -> Result<Vec<String>, Failur
 
 fn serve(args: Args, root: &Root) -> Result<(), Failure> {
     let is_caged = args.cage;
-    let cages = config::load(&args.file, &Environment::of_process())?.config.cage;
+    let whole = config::load(&args.file, &Environment::of_process())?.config;
+    let cages = whole.cage;
     let settings = settings(args)?;
     let shelf = Shelf::for_writing(root)?;
     let mut config = host_config(shelf.spool_dir(), &settings)?;
+    config.snapshots = Some(snapshots::of_shells(&shelf.state_dir(), root, &whole.snapshots, &settings));
     if is_caged {
         let cage = super::cage::cage_of("coder", &ctx_agent::project::Cage::default(), &cages, root)?;
         let ground = CageGround {
@@ -224,6 +227,7 @@ fn settings(args: Args) -> Result<Shells, Failure> {
         idle_secs: args.idle_secs.unwrap_or(set.idle_secs),
         policy_file: args.policy.or(set.policy_file),
         program: args.shell.or(set.program),
+        workspace_roots: set.workspace_roots,
         key_dir: set.key_dir,
         containers: set.containers,
         container_engine: set.container_engine,

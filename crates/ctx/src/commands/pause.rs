@@ -37,7 +37,7 @@ pub struct Args {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
-    let new = NewCheckpoint { reason: args.reason };
+    let new = NewCheckpoint { reason: args.reason, files: false };
     let made: Checkpoint = Api::new(root).post_with(&format!("/sessions/{id}/checkpoints"), &new)?;
     if args.json {
         return output::json(&made);

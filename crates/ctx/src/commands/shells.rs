@@ -106,6 +106,8 @@ fn summarise(shelf: &Shelf, log: &LogPath) -> Option<Summary> {
                 ShellRecord::ExecRefused { .. }
                 | ShellRecord::ExecCut { .. }
                 | ShellRecord::Interrupted { .. }
+                | ShellRecord::Checkpointed { .. }
+                | ShellRecord::Restored { .. }
                 | ShellRecord::LateOutput { .. },
             )
             | None => (),
@@ -277,6 +279,8 @@ fn matches(entry: &Entry, wanted: &str) -> Vec<Hit> {
             ShellRecord::Created { .. }
             | ShellRecord::Interrupted { .. }
             | ShellRecord::Restarted { .. }
+            | ShellRecord::Checkpointed { .. }
+            | ShellRecord::Restored { .. }
             | ShellRecord::Destroyed { .. }
             | ShellRecord::Reaped { .. }
             | ShellRecord::Lost { .. },

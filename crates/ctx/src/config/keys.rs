@@ -62,6 +62,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("serve", "The daemon."),
     ("shells", "The shells that `ctx mcp` gives to agents."),
     ("shells.ssh", "Shells on other machines."),
+    ("snapshots", "Saved states of files."),
 ];
 
 const fn count(name: &'static str, meaning: &'static str) -> Key {
@@ -245,6 +246,12 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         section: "shells",
+        name: "workspace_roots",
+        kind: Kind::Text,
+        meaning: "Directories in which workspaces may lie, with colons between them. Default: where the server was started.",
+    },
+    Key {
+        section: "shells",
         name: "key_dir",
         kind: Kind::Text,
         meaning: "Directory that a key_path must lie in. Default: .ssh in the home directory.",
@@ -284,6 +291,12 @@ pub const KEYS: &[Key] = &[
         name: "config",
         kind: Kind::Text,
         meaning: "Config file of ssh. Default: the user's own.",
+    },
+    Key {
+        section: "snapshots",
+        name: "budget_mib",
+        kind: Kind::Count,
+        meaning: "Mebibytes that all snapshots may take; the oldest that no checkpoint needs are removed when there are more.",
     },
 ];
 

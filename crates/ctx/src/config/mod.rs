@@ -38,6 +38,7 @@ pub struct Config {
     pub models: BTreeMap<String, Provider>,
     pub serve: Serve,
     pub shells: Shells,
+    pub snapshots: SnapshotsConfig,
 }
 
 impl Default for Config {
@@ -52,6 +53,7 @@ impl Default for Config {
             models: BTreeMap::new(),
             serve: Serve::default(),
             shells: Shells::default(),
+            snapshots: SnapshotsConfig::default(),
         }
     }
 }
@@ -134,6 +136,8 @@ pub struct Shells {
     pub policy_file: Option<PathBuf>,
     /// What runs as a shell; bash, else sh, where none is named.
     pub program: Option<PathBuf>,
+    /// Where workspaces may lie, with colons between the directories; without any, the server's own.
+    pub workspace_roots: String,
     /// Where keys for other machines lie; `.ssh` in the home directory where none is named.
     pub key_dir: Option<PathBuf>,
     /// The containers that may be used, with spaces between them; all, where none is named.
@@ -171,11 +175,27 @@ impl Default for Shells {
             idle_secs: IDLE_SECS,
             policy_file: None,
             program: None,
+            workspace_roots: String::new(),
             key_dir: None,
             containers: None,
             container_engine: None,
             ssh: Ssh::default(),
         }
+    }
+}
+
+/// `[snapshots]`: saved states of files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotsConfig {
+    /// Mebibytes that all snapshots may take.
+    pub budget_mib: NonZeroU32,
+}
+
+impl Default for SnapshotsConfig {
+    fn default() -> SnapshotsConfig {
+        const BUDGET_MIB: NonZeroU32 = NonZeroU32::new(10 << 10).unwrap();
+        SnapshotsConfig { budget_mib: BUDGET_MIB }
     }
 }
 

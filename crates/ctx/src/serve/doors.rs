@@ -11,6 +11,7 @@ use ctx_doors::shells::Shells;
 use ctx_doors::unix::bind;
 use ctx_doors::ws::Hub;
 use ctx_engine::{Engine, SystemClock};
+use ctx_host::snapshot::runs::RunFiles;
 use ctx_host::terminal::Terminals;
 use ctx_journal::Owner;
 use ctx_journal::access::let_connect;
@@ -54,6 +55,7 @@ pub(super) fn open(
     about: About,
     taken: Taken,
     terminals: Arc<Terminals>,
+    files: Arc<RunFiles>,
 ) -> Result<Doors, Failure> {
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
@@ -61,8 +63,7 @@ pub(super) fn open(
     let tokens = settings.root.join(".state/tokens");
     let access = Access::open(tokens, SystemClock, engine.limits().requests_per_second)
         .map_err(|error| Failure::new(ctx_session::Code::Eio, error.to_string()))?;
-    let source =
-        super::shells::Source::new(&settings.root, settings.workspace.as_deref(), &settings.config.shells)?;
+    let source = super::shells::Source::new(&settings.root, settings.workspace.as_deref(), &settings.config)?;
     let shells = Shells::new(Arc::new(source), server_name(), BODY_BYTES_MAX, stop.clone());
     let (to_agents, errands) = mpsc::channel(ERRANDS);
     let routes = ApiParts {
@@ -72,6 +73,7 @@ pub(super) fn open(
         catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone(), models, tools, to_agents)),
         hub: hub.clone(),
         shells: shells.clone(),
+        files: Some(files),
         terminals,
     };
     let api = settings.root.join(".state/api.sock");

@@ -25,9 +25,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ctx_agent::run_files::Files;
 use ctx_agent::{CageRules, Services};
 use ctx_engine::{Clock, Engine, Fresh, Parts, SystemClock};
 use ctx_host::terminal::Terminals;
+use ctx_host::snapshot::runs::RunFiles;
 use ctx_journal::{FileJournal, RealDisk};
 use ctx_session::{Code, Refusal};
 use ctx_views::RootDir;
@@ -37,6 +39,7 @@ use crate::commands::cage::cage_wishes;
 use crate::config::{CageMode, Config, FileArg};
 use crate::detach;
 use crate::failure::Failure;
+use crate::snapshots;
 
 pub use listen::Listen;
 
@@ -108,13 +111,19 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     let models = Arc::new(models::Root::new(settings));
     let servers = Arc::new(mcp::Servers::new(settings.config_file.clone(), settings.config.mcp.clone()));
     let terminals = Arc::new(Terminals::new(&settings.root, &settings.config.limits));
-    let services = worker::services(&settings.root, Arc::clone(&servers), &terminals);
+    let files = Arc::new(RunFiles::new(snapshots::of_root(&settings.root, &settings.config.snapshots)));
+    recover_files(&files).await;
+    let services = Services {
+        files: Files::new(Arc::clone(&files)),
+        ..worker::services(&settings.root, Arc::clone(&servers), &terminals)
+    };
     let engine = Engine::new(parts(
         settings,
         &models,
         services.clone(),
         Arc::clone(&servers),
         Arc::clone(&terminals),
+        Arc::clone(&files),
     )?);
     let found = engine.start().await?;
     engine.root_taken_over(layout.layout, layout.taken_over, layout.at);
@@ -130,7 +139,7 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     owned.announce(started_at, taken.address)?;
     let address = taken.address;
     let tools = catalog::ToolSources { services: services.clone(), servers };
-    let doors = doors::open(settings, &engine, models.clone(), tools, about, taken, terminals)?;
+    let doors = doors::open(settings, &engine, models.clone(), tools, about, taken, terminals, files)?;
     // Who asks for an answer before it is known gets it from the model of a fresh root, as always.
     tokio::spawn(async move { models.choose_main_of_daemon().await });
     tracing::info!(
@@ -169,12 +178,22 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     Ok(())
 }
 
+/// Restores that were cut short are finished or taken back before anyone sees the files.
+async fn recover_files(files: &Arc<RunFiles>) {
+    let files = Arc::clone(files);
+    let recovered = tokio::task::spawn_blocking(move || files.snapshots().recover_all()).await;
+    if recovered.is_err() {
+        tracing::error!("finishing restores that were cut short broke");
+    }
+}
+
 fn parts(
     settings: &Settings,
     models: &models::Root,
     services: Services,
     servers: Arc<mcp::Servers>,
     terminals: Arc<Terminals>,
+    files: Arc<RunFiles>,
 ) -> Result<Parts, Failure> {
     let root = &settings.root;
     let disk = RealDisk::new(root).map_err(|error| Failure::io(root.display(), error))?;
@@ -196,6 +215,7 @@ fn parts(
             servers,
             terminals,
             shared.clone(),
+            files,
         )),
         project_files: Arc::new(projects::Directories::new(root, shared)),
         spaces: Arc::new(spaces::Directory::new(root)),

@@ -16,10 +16,12 @@ use ctx_journal::Owner;
 use ctx_session::{Code, Refusal, Ulid};
 
 use super::passwd::{self, User};
-use crate::config::Shells;
+use crate::config::Config;
 use crate::failure::Failure;
+use crate::root::Root;
 use crate::shell_host::{KEY_DIR, check_policy_path, host_config};
 use crate::shell_logs::{JournalShellLog, Shelf};
+use crate::snapshots;
 
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -35,13 +37,17 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub fn new(root: &Path, workspace: Option<&Path>, settings: &Shells) -> Result<Source, Failure> {
+    pub fn new(root: &Path, workspace: Option<&Path>, config: &Config) -> Result<Source, Failure> {
+        let settings = &config.shells;
         check_policy_path(settings)?;
         let dir = root.join(".state/shell");
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         made.map_err(|error| Failure::io(dir.display(), error))?;
         let shelf = Arc::new(Shelf::in_root(root)?);
+        let root_of_logs = Root { path: root.to_owned() };
+        let setup = snapshots::of_shells(&root.join(".state"), &root_of_logs, &config.snapshots, settings);
         let mut config = host_config(shelf.spool_dir(), settings)?;
+        config.snapshots = Some(setup);
         let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
         config.cwd = workspace.map(Path::to_owned).or_else(home).unwrap_or_else(|| PathBuf::from("/"));
         Ok(Source {

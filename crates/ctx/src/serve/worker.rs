@@ -14,6 +14,7 @@ use ctx_engine::port::{Job, OperatorsTerminal, Prepare, Prepared, ProcessAct, Te
 use ctx_host::cage::{Means, Net};
 use ctx_host::rights::{self, Rights, RightsError};
 use ctx_host::terminal::{ASK, EndReason, FromHolder, Size, Terminals, speak};
+use ctx_host::snapshot::runs::RunFiles;
 use ctx_session::command::{Outcome, RunNet};
 use ctx_session::port::{RunPort, TerminalStart};
 use ctx_session::record::{RunKind, TerminalEnd};
@@ -35,6 +36,7 @@ pub(super) struct Agents {
     /// Whose entries and variables the MCP servers have.
     servers: Arc<Servers>,
     terminals: Arc<Terminals>,
+    files: Arc<RunFiles>,
 }
 
 impl Agents {
@@ -46,8 +48,9 @@ impl Agents {
         servers: Arc<Servers>,
         terminals: Arc<Terminals>,
         limits: Arc<Limits>,
+        files: Arc<RunFiles>,
     ) -> Agents {
-        Agents { root: root.to_owned(), models, cages, limits, services, servers, terminals }
+        Agents { root: root.to_owned(), models, cages, limits, services, servers, terminals, files }
     }
 }
 
@@ -230,10 +233,25 @@ impl Worker for Agents {
 
     fn processes(&self, session: SessionId, act: ProcessAct) -> BoxFuture<'static, ()> {
         let (services, grace) = (self.services.clone(), Duration::from_millis(self.limits.stop_grace_ms));
+        let files = Arc::clone(&self.files);
         Box::pin(async move {
             match act {
-                ProcessAct::Freeze => off_thread(move || services.freeze(session)).await,
-                ProcessAct::Thaw => off_thread(move || services.thaw(session)).await,
+                // What is there while nothing moves belongs to the checkpoint, and what others change until the session goes
+                // on is not its doing.
+                ProcessAct::Freeze => {
+                    let saved = move || {
+                        services.freeze(session);
+                        files.pause(session.0);
+                    };
+                    off_thread(saved).await;
+                }
+                ProcessAct::Thaw => {
+                    let saved = move || {
+                        files.resumed(session.0);
+                        services.thaw(session);
+                    };
+                    off_thread(saved).await;
+                }
                 ProcessAct::End => {
                     // A terminal of the operator's goes on.
                     let thawed = services.clone();

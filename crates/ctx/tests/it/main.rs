@@ -48,4 +48,5 @@ mod support;
 mod terminals;
 mod token;
 mod tools;
+mod undo;
 mod waiting;

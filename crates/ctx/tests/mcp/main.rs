@@ -22,4 +22,5 @@ mod sdk;
 mod searches;
 mod settings;
 mod slow;
+mod snapshots;
 mod terminal;

@@ -1,0 +1,61 @@
+//! The files of a session around its runs: saved before something writes to them, and after the run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ctx_host::rights::Rights;
+use ctx_host::snapshot::runs::{Place, RunFiles, Touch};
+use ctx_session::record::Workspace;
+use ctx_session::{RunId, SessionId};
+
+use crate::project::WORK;
+
+/// Saves the files of sessions; nothing, where there is nowhere to save them.
+#[derive(Clone, Default)]
+pub struct Files(Option<Arc<RunFiles>>);
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Files").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Files {
+    pub fn new(files: Arc<RunFiles>) -> Files {
+        Files(Some(files))
+    }
+
+    /// A run begins: its workspace is the directory that it may write to.
+    pub(crate) fn begin(&self, session: SessionId, run: RunId, workspace: Option<&Workspace>, uid: u32) {
+        let workspace = workspace.filter(|workspace| !workspace.read_only);
+        let (Some(files), Some(workspace)) = (&self.0, workspace) else { return };
+        let Ok(rights) = Rights::of(uid) else { return };
+        let place = Place { path: PathBuf::from(&workspace.directory), uid, rights };
+        files.begin(session.0, run.0, place);
+    }
+
+    /// A call is about to write. Tools on files name theirs; others may write anything.
+    pub(crate) async fn before(&self, session: SessionId, tool: &str, subjects: &[String]) {
+        let Some(files) = self.0.clone() else { return };
+        let touch = match subjects.first() {
+            Some(path) if tool.starts_with("fs.") => match Path::new(path).strip_prefix(WORK) {
+                Ok(path) => Touch::File(path.as_os_str().as_encoded_bytes().to_vec()),
+                // It is in the agent's own root, which no snapshot has.
+                Err(_) => return,
+            },
+            _ => Touch::Anything,
+        };
+        off_thread(move || files.before(session.0, touch)).await;
+    }
+
+    pub(crate) async fn after(&self, session: SessionId) {
+        let Some(files) = self.0.clone() else { return };
+        off_thread(move || files.after(session.0)).await;
+    }
+}
+
+async fn off_thread(work: impl FnOnce() + Send + 'static) {
+    if tokio::task::spawn_blocking(work).await.is_err() {
+        tracing::error!("saving the files of a run broke");
+    }
+}

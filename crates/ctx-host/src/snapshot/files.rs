@@ -1,0 +1,97 @@
+//! The port to the files of a workspace: those of this machine now, those behind a shell's channel later.
+//!
+//! Paths are from the workspace on. No method follows a symbolic link, on the way or at the end.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Read};
+
+use super::tree::{Outer, RelPath, Tree};
+
+/// What tells without reading a file that it is the one that was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stat {
+    pub size: u64,
+    /// Nanoseconds since the epoch.
+    pub mtime: i64,
+    pub ctime: i64,
+    pub ino: u64,
+    pub dev: u64,
+}
+
+/// Something that was met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub kind: FoundKind,
+    pub mode: u32,
+    pub stat: Stat,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FoundKind {
+    File,
+    Dir,
+    Link {
+        target: Vec<u8>,
+    },
+    /// A socket, a pipe or a device.
+    Other,
+}
+
+/// What is met on a walk.
+#[derive(Debug, Default)]
+pub struct Walk {
+    pub found: BTreeMap<RelPath, Found>,
+    pub outer: Vec<Outer>,
+    pub left_out: BTreeMap<RelPath, String>,
+    /// Directories that hold something that is no part of the walk.
+    pub crowded: BTreeSet<RelPath>,
+}
+
+/// A walk with the content of every file known.
+#[derive(Debug, Default)]
+pub struct Walked {
+    pub tree: Tree,
+    pub stats: HashMap<RelPath, Stat>,
+    pub crowded: BTreeSet<RelPath>,
+}
+
+/// What a walk goes to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WalkOptions<'a> {
+    pub with_ignored: bool,
+    /// Looked at as well, whatever the rules say.
+    pub also: Option<&'a BTreeSet<RelPath>>,
+    /// More than these are too many.
+    pub files_max: usize,
+}
+
+/// The files of a workspace.
+pub trait Files: Send + Sync {
+    /// All that is there and is not ignored.
+    fn walk(&self, options: WalkOptions<'_>) -> io::Result<Walk>;
+
+    /// A regular file, and what it is at this moment.
+    fn open(&self, path: &[u8]) -> io::Result<(Box<dyn Read>, Stat)>;
+
+    /// None: nothing is there.
+    fn look(&self, path: &[u8]) -> io::Result<Option<Found>>;
+
+    /// Writes a new file with this mode. Stretches of zeroes may become holes.
+    fn write(&self, path: &[u8], mode: u32, content: &mut dyn Read) -> io::Result<()>;
+
+    fn link(&self, path: &[u8], target: &[u8]) -> io::Result<()>;
+
+    /// Puts a file or link into the place of another, which is gone then.
+    fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()>;
+
+    fn make_dir(&self, path: &[u8], mode: u32) -> io::Result<()>;
+
+    /// A directory must be empty.
+    fn remove(&self, path: &[u8], is_dir: bool) -> io::Result<()>;
+
+    /// Sets the mode of a directory; of the workspace itself, where the path is empty.
+    fn set_mode(&self, dir: &[u8], mode: u32) -> io::Result<()>;
+
+    /// Returns when all that was written is on disk.
+    fn sync(&self) -> io::Result<()>;
+}

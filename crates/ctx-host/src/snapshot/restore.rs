@@ -1,0 +1,439 @@
+//! Bringing files back, so that a crash in the middle loses nothing.
+//!
+//! First what is there is saved, and the steps are written down. Then every new file is written beside its place under
+//! a name of its own: a full disk shows here, and nothing has changed yet. Then the steps are declared ready, and only
+//! then are files removed, put in their places and given their modes. Whoever opens the store and finds a restore that
+//! is not ready takes it back; one that is ready is finished, unless it waits for a record in a log that was never
+//! written. What others changed in between is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use ctx_session::Ulid;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::SnapshotError;
+use super::codec::{Reader, Writer};
+use super::files::{Files, Stat};
+use super::ignored::STAGED;
+use super::plan::{Guard, Kept, Opened, Plan, Report, Step, Wish, Wishes, plan};
+use super::store::{Info, Locked, Store};
+use super::take::{Saved, Scope, save};
+use super::tree::{Node, PathText, RelPath, Tree, join, parents, shown};
+
+/// A restore that waits for its record in a session's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    pub session: Ulid,
+    /// The record names it.
+    pub restore: Ulid,
+    /// Whose workspace it is.
+    pub uid: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Phase {
+    Staging,
+    Ready,
+}
+
+/// Which restore it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order {
+    pub id: Ulid,
+    /// The snapshot that was taken before it.
+    pub undo: Ulid,
+    /// It waits for a record in the log of this session that names `id`.
+    pub session: Option<Ulid>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Head {
+    id: Ulid,
+    undo: Ulid,
+    phase: Phase,
+    #[serde(default)]
+    session: Option<Ulid>,
+    staged: Vec<PathText>,
+    opened: Vec<Opened>,
+}
+
+/// A restore as it is written down: what was at each path, and what should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Journal {
+    head: Head,
+    before: Tree,
+    want: Tree,
+}
+
+impl Journal {
+    fn write(&self, store: &Store) -> Result<(), SnapshotError> {
+        let head =
+            serde_json::to_vec(&self.head).map_err(|error| SnapshotError::io("restore")(error.into()))?;
+        let mut to = Writer::default();
+        to.bytes(&head);
+        to.bytes(&self.before.encode());
+        to.bytes(&self.want.encode());
+        store.put_restore(&to.0)
+    }
+
+    fn read(bytes: &[u8]) -> Option<Journal> {
+        let from = &mut Reader(bytes);
+        let head = serde_json::from_slice(from.bytes()?).ok()?;
+        Some(Journal { head, before: Tree::decode(from.bytes()?)?, want: Tree::decode(from.bytes()?)? })
+    }
+}
+
+/// A restore of which everything is ready, and nothing is done.
+pub struct Prepared<'a> {
+    store: &'a Store,
+    locked: Locked,
+    files: &'a dyn Files,
+    journal: Journal,
+    plan: Plan,
+    staged: BTreeMap<RelPath, RelPath>,
+}
+
+/// Gets a restore ready.
+pub(super) fn prepare<'a>(
+    store: &'a Store,
+    locked: Locked,
+    files: &'a dyn Files,
+    plan: Plan,
+    order: Order,
+) -> Result<Prepared<'a>, SnapshotError> {
+    let (mut before, mut want) = (Tree::default(), Tree::default());
+    for Step { path, before: was, want: wanted, .. } in &plan.steps {
+        before.nodes.extend(was.clone().map(|node| (path.clone(), node)));
+        want.nodes.extend(wanted.clone().map(|node| (path.clone(), node)));
+    }
+    let Order { id, undo, session } = order;
+    let staged = staged_names(&plan, id);
+    let head = Head {
+        id,
+        undo,
+        phase: Phase::Staging,
+        session,
+        staged: staged.values().cloned().map(PathText).collect(),
+        opened: plan.opened.clone(),
+    };
+    let mut prepared =
+        Prepared { store, locked, files, journal: Journal { head, before, want }, plan, staged };
+    if prepared.plan.steps.is_empty() {
+        return Ok(prepared);
+    }
+    prepared.journal.write(store)?;
+    let staged = stage(store, files, &prepared.plan, &prepared.staged).and_then(|()| {
+        prepared.journal.head.phase = Phase::Ready;
+        prepared.journal.write(store)
+    });
+    match staged {
+        Ok(()) => Ok(prepared),
+        Err(error) => {
+            // If this fails too, whoever opens the store next does it.
+            let _ = take_back(store, files, &prepared.journal.head);
+            Err(error)
+        }
+    }
+}
+
+/// Where each new file is written first: in the nearest directory that is there and stays.
+fn staged_names(plan: &Plan, id: Ulid) -> BTreeMap<RelPath, RelPath> {
+    let gone: BTreeSet<&[u8]> = plan
+        .steps
+        .iter()
+        .filter(|step| step.removes() || step.before.is_none())
+        .map(|step| step.path.as_slice())
+        .collect();
+    let is_put = |step: &&Step| step.want.as_ref().is_some_and(|want| !want.is_dir());
+    let name = |(n, step): (usize, &Step)| {
+        let dir = parents(&step.path).find(|dir| !gone.contains(dir)).unwrap_or_default();
+        let name = [STAGED, format!("{id}.{n}").as_bytes()].concat();
+        (step.path.clone(), join(dir, &name))
+    };
+    plan.steps.iter().filter(is_put).enumerate().map(name).collect()
+}
+
+impl Prepared<'_> {
+    /// What names it.
+    pub fn id(&self) -> Ulid {
+        self.journal.head.id
+    }
+
+    /// What it will do.
+    pub fn report(&self) -> Report {
+        self.plan.report()
+    }
+
+    /// Does it. An error leaves it to whoever opens the store next.
+    pub fn apply(self) -> Result<Report, SnapshotError> {
+        if self.plan.steps.is_empty() {
+            return Ok(self.report());
+        }
+        let mut doing = Doing { files: self.files, kept: BTreeMap::new() };
+        doing.all(&self.plan, &self.staged, &self.journal.head.opened)?;
+        self.files.sync().map_err(at(b""))?;
+        self.store.end_restore()?;
+        drop(self.locked);
+        let mut report = self.plan.report();
+        report.changed.retain(|changed| !doing.kept.contains_key(&changed.path.0));
+        let kept = |(path, why): (RelPath, &str)| Kept { path: PathText(path), why: why.to_owned() };
+        report.kept.extend(doing.kept.into_iter().map(kept));
+        Ok(report)
+    }
+
+    /// Takes it back: nothing has changed.
+    pub fn discard(self) -> Result<(), SnapshotError> {
+        if self.plan.steps.is_empty() {
+            return not_undone(self.store, self.journal.head.undo);
+        }
+        take_back(self.store, self.files, &self.journal.head)
+    }
+}
+
+/// Writes every new file beside its place.
+fn stage(
+    store: &Store,
+    files: &dyn Files,
+    plan: &Plan,
+    staged: &BTreeMap<RelPath, RelPath>,
+) -> Result<(), SnapshotError> {
+    for opened in &plan.opened {
+        files.set_mode(&opened.path.0, opened.before | 0o700).map_err(at(&opened.path.0))?;
+    }
+    for step in &plan.steps {
+        let Some(temp) = staged.get(&step.path) else { continue };
+        match &step.want {
+            Some(Node::File { mode, pieces, .. }) => {
+                files.write(temp, *mode, &mut store.content(pieces)).map_err(at(&step.path))?;
+            }
+            Some(Node::Link { target }) => files.link(temp, target).map_err(at(&step.path))?,
+            Some(Node::Dir { .. }) | None => {}
+        }
+    }
+    files.sync().map_err(at(b""))
+}
+
+fn at(path: &[u8]) -> impl FnOnce(io::Error) -> SnapshotError {
+    SnapshotError::io(if path.is_empty() { "the workspace".to_owned() } else { shown(path) })
+}
+
+const MEANWHILE: &str = "it was changed while files were restored";
+
+struct Doing<'a> {
+    files: &'a dyn Files,
+    kept: BTreeMap<RelPath, &'static str>,
+}
+
+impl Doing<'_> {
+    fn all(
+        &mut self,
+        plan: &Plan,
+        staged: &BTreeMap<RelPath, RelPath>,
+        opened: &[Opened],
+    ) -> Result<(), SnapshotError> {
+        for step in plan.steps.iter().rev().filter(|step| step.removes()) {
+            let is_dir = step.before.as_ref().is_some_and(Node::is_dir);
+            if is_dir || self.is_as_planned(step)? {
+                let removed = self.files.remove(&step.path, is_dir);
+                self.done(step, removed)?;
+            }
+        }
+        for step in &plan.steps {
+            match &step.want {
+                Some(Node::Dir { mode }) if step.removes() || step.before.is_none() => {
+                    let made = self.files.make_dir(&step.path, mode | 0o700);
+                    self.done(step, made)?;
+                }
+                _ => {}
+            }
+        }
+        for step in &plan.steps {
+            let Some(temp) = staged.get(&step.path) else { continue };
+            let is_free = !self.kept.contains_key(&step.path);
+            if is_free && (step.removes() || self.is_as_planned(step)?) {
+                let put = self.files.rename(temp, &step.path);
+                self.done(step, put)?;
+            }
+            if self.kept.contains_key(&step.path) {
+                self.files.remove(temp, false).map_err(at(temp))?;
+            }
+        }
+        let wanted = plan.steps.iter().filter(|step| !self.kept.contains_key(&step.path)).filter_map(
+            |step| match &step.want {
+                Some(Node::Dir { mode }) => Some((step.path.as_slice(), *mode)),
+                _ => None,
+            },
+        );
+        let closed = opened.iter().filter_map(|opened| Some((opened.path.0.as_slice(), opened.after?)));
+        let modes: BTreeMap<&[u8], u32> = closed.chain(wanted).collect();
+        for (dir, mode) in modes.into_iter().rev() {
+            match self.files.set_mode(dir, mode) {
+                Err(error) if is_someone_else(&error) => {}
+                set => set.map_err(at(dir))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether at a path is still what was saved; if not, it is kept.
+    fn is_as_planned(&mut self, step: &Step) -> Result<bool, SnapshotError> {
+        let now: Option<Stat> = self.files.look(&step.path).map_err(at(&step.path))?.map(|found| found.stat);
+        let is = now == step.stat;
+        if !is {
+            self.kept.insert(step.path.clone(), MEANWHILE);
+        }
+        Ok(is)
+    }
+
+    /// What others did meanwhile is kept; other errors end it here.
+    fn done(&mut self, step: &Step, done: io::Result<()>) -> Result<(), SnapshotError> {
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) if is_someone_else(&error) => {
+                self.kept.insert(step.path.clone(), MEANWHILE);
+                Ok(())
+            }
+            Err(error) => Err(at(&step.path)(error)),
+        }
+    }
+}
+
+/// Whether an error says that something else is at a path than was found there.
+fn is_someone_else(error: &io::Error) -> bool {
+    use Errno as E;
+    matches!(
+        Errno::from_io_error(error),
+        Some(E::NOENT | E::NOTDIR | E::EXIST | E::NOTEMPTY | E::ISDIR | E::LOOP)
+    )
+}
+
+fn remove_staged(files: &dyn Files, head: &Head) -> Result<(), SnapshotError> {
+    for temp in &head.staged {
+        match files.remove(&temp.0, false) {
+            Err(error) if is_someone_else(&error) => {}
+            removed => removed.map_err(at(&temp.0))?,
+        }
+    }
+    Ok(())
+}
+
+/// Undoes a restore of which no step was done.
+fn take_back(store: &Store, files: &dyn Files, head: &Head) -> Result<(), SnapshotError> {
+    remove_staged(files, head)?;
+    for opened in head.opened.iter().rev() {
+        match files.set_mode(&opened.path.0, opened.before) {
+            Err(error) if is_someone_else(&error) => {}
+            set => set.map_err(at(&opened.path.0))?,
+        }
+    }
+    not_undone(store, head.undo)?;
+    store.end_restore()
+}
+
+/// Nothing was taken back after all.
+fn not_undone(store: &Store, undo: Ulid) -> Result<(), SnapshotError> {
+    match store.info(undo) {
+        Ok(info) if !info.undoes.is_empty() => store.put_info(&Info { undoes: Vec::new(), ..info }),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Finishes a restore that was cut short, or takes it back.
+pub(super) fn recover(
+    store: &Store,
+    locked: &Locked,
+    files: &dyn Files,
+    scope: Scope<'_>,
+    is_recorded: &dyn Fn(Pending) -> bool,
+) -> Result<(), SnapshotError> {
+    let Some(bytes) = store.restore()? else { return Ok(()) };
+    let damaged =
+        || SnapshotError::Damaged { what: "the restore that was cut short cannot be read".to_owned() };
+    let mut journal = Journal::read(&bytes).ok_or_else(damaged)?;
+    let Head { id, phase, session, .. } = journal.head;
+    let is_recorded =
+        session.is_none_or(|session| is_recorded(Pending { session, restore: id, uid: store.about.uid }));
+    let workspace = store.about.path.display();
+    if phase == Phase::Staging || !is_recorded {
+        tracing::info!(%workspace, restore = %id, "a restore was cut short before it changed anything; it is taken back");
+        return take_back(store, files, &journal.head);
+    }
+    tracing::info!(%workspace, restore = %id, "a restore was cut short; it is finished");
+    remove_staged(files, &journal.head)?;
+    let paths: BTreeSet<RelPath> =
+        journal.before.nodes.keys().chain(journal.want.nodes.keys()).cloned().collect();
+    let Saved { walked, .. } = save(store, locked, files, Scope { also: Some(&paths), ..scope })?;
+    let wish = |path: RelPath| {
+        let (want, was) = (journal.want.get(&path).cloned(), journal.before.get(&path).cloned());
+        (path, Wish { want, guard: Guard::IsOrGone(was) })
+    };
+    let wishes: Wishes = paths.into_iter().map(wish).collect();
+    let plan = plan(&wishes, &walked, &journal.want);
+    let staged = staged_names(&plan, id);
+    journal.head.staged = staged.values().cloned().map(PathText).collect();
+    for opened in &plan.opened {
+        if !journal.head.opened.iter().any(|known| known.path == opened.path) {
+            journal.head.opened.push(opened.clone());
+        }
+    }
+    journal.write(store)?;
+    let again = Again { store, files, plan, staged, opened: journal.head.opened };
+    again.finish()
+}
+
+/// A restore that is done for the second time.
+struct Again<'a> {
+    store: &'a Store,
+    files: &'a dyn Files,
+    plan: Plan,
+    staged: BTreeMap<RelPath, RelPath>,
+    opened: Vec<Opened>,
+}
+
+impl Again<'_> {
+    fn finish(self) -> Result<(), SnapshotError> {
+        stage(self.store, self.files, &self.plan, &self.staged)?;
+        let mut doing = Doing { files: self.files, kept: BTreeMap::new() };
+        doing.all(&self.plan, &self.staged, &self.opened)?;
+        self.files.sync().map_err(at(b""))?;
+        self.store.end_restore()?;
+        for kept in &self.plan.kept {
+            tracing::warn!(
+                path = shown(&kept.path.0),
+                why = kept.why,
+                "a file was kept by a restore that was finished"
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_reads_back() {
+        let head = Head {
+            id: "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(),
+            undo: "01ARZ3NDEKTSV4RRFFQ69G5FAW".parse().unwrap(),
+            phase: Phase::Ready,
+            session: None,
+            staged: vec![PathText(b"a\xff".to_vec())],
+            opened: vec![Opened { path: PathText(Vec::new()), before: 0o555, after: None }],
+        };
+        let mut before = Tree::default();
+        before.nodes.insert(b"x".to_vec(), Node::Dir { mode: 0 });
+        let journal = Journal { head, before, want: Tree::default() };
+        let dir = tempfile::tempdir().unwrap();
+        let about = super::super::store::About { path: "/w".into(), uid: 0 };
+        let store = Store::open(dir.path().join("s"), about).unwrap();
+        journal.write(&store).unwrap();
+        let bytes = store.restore().unwrap().unwrap();
+        assert_eq!(Journal::read(&bytes), Some(journal));
+        assert_eq!(Journal::read(bytes.get(..bytes.len() - 1).unwrap()), None);
+    }
+}

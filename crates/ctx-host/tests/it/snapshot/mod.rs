@@ -1,0 +1,6 @@
+//! Snapshots of real directories: every kind of file, restores that are cut short, and room.
+
+mod faults;
+mod room;
+mod support;
+mod zoo;

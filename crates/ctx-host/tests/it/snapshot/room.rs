@@ -1,0 +1,69 @@
+//! How much is kept.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says why and stops")]
+
+use super::support::{ANN, World};
+use ctx_host::rights::Rights;
+use ctx_host::snapshot::workspace::Ask;
+use ctx_host::snapshot::{Info, Limits, Reason, Workspace};
+use ctx_session::{IdSource, Timestamp, Ulid};
+
+/// Bytes that do not get smaller when they are packed.
+fn noise(seed: u64) -> String {
+    let mut ids = IdSource::new(seed);
+    (0..4000).map(|at| ids.next(Timestamp::from_millis(at * 7919)).to_string()).collect()
+}
+
+fn opened(world: &World, budget_bytes: u64) -> Workspace {
+    let limits = Limits { budget_bytes, ..Limits::default() };
+    world.limited(limits).open(&world.work, ANN, Rights::of(ANN).unwrap()).unwrap()
+}
+
+#[test]
+fn the_oldest_snapshots_go_over_the_budget_and_none_that_a_checkpoint_needs() {
+    let world = World::new();
+    let mut taken: Vec<Info> = Vec::new();
+    for n in 0..12 {
+        world.write("file", &noise(n));
+        world.give_to_ann();
+        let ask = Ask { keep: n == 1, ..Ask::new(Reason::Asked) };
+        taken.push(opened(&world, 400_000).take(ask).unwrap());
+    }
+    let workspace = opened(&world, 400_000);
+    let left: Vec<Ulid> = workspace.infos().unwrap().iter().map(|info| info.id).collect();
+    assert!(left.contains(&taken[1].id), "a checkpoint needs it");
+    assert!(left.contains(&taken[11].id), "it was just taken");
+    assert!(!left.contains(&taken[0].id) && !left.contains(&taken[2].id), "{left:?}");
+    let held = world.snapshots().held().unwrap();
+    assert!(held[0].bytes <= 400_000, "{}", held[0].bytes);
+    // What is left is whole.
+    workspace.restore(&taken[1]).unwrap();
+    assert_eq!(std::fs::read_to_string(world.work.join("file")).unwrap(), noise(1));
+    let gone = workspace.info(taken[0].id).unwrap_err().to_string();
+    assert!(gone.contains("removed to make room"), "{gone}");
+}
+
+#[test]
+fn a_prune_removes_what_is_old_and_what_belongs_to_sessions_that_are_gone() {
+    let world = World::new();
+    let mut ids = IdSource::new(7);
+    let (gone, held) = (ids.next(Timestamp::from_millis(1)), ids.next(Timestamp::from_millis(2)));
+    let mut taken = Vec::new();
+    for (n, (session, keep)) in
+        [(Some(gone), true), (Some(held), true), (Some(held), false), (None, false)].into_iter().enumerate()
+    {
+        world.write("file", &n.to_string());
+        world.give_to_ann();
+        taken.push(world.open().take(Ask { session, keep, ..Ask::new(Reason::Asked) }).unwrap());
+    }
+    let left = || world.open().infos().unwrap().iter().map(|info| info.id).collect::<Vec<_>>();
+    let prune = |before| {
+        world.snapshots().prune(before, &|session, _| session == gone, &|session, _| session == held).unwrap()
+    };
+    assert_eq!(prune(Timestamp::from_millis(0)).snapshots, 1);
+    assert_eq!(left(), [taken[1].id, taken[2].id, taken[3].id]);
+    let pruned = prune(Timestamp::from_millis(u64::MAX / 2));
+    assert!(pruned.snapshots == 1 && pruned.bytes > 0, "{pruned:?}");
+    assert_eq!(left(), [taken[1].id, taken[2].id], "a rollback needs what the session did since");
+    world.open().restore(&taken[2]).unwrap();
+    assert_eq!(std::fs::read_to_string(world.work.join("file")).unwrap(), "2");
+}

@@ -1,0 +1,73 @@
+//! `ctx diff`: what a session changed in files.
+
+use std::io::Write;
+
+use ctx_api::http::Changes;
+
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::render::diff;
+use crate::root::Root;
+use crate::sessions;
+
+/// Show the files that a session changed
+///
+/// Compares what was there before the session's first change with what was there after its last one, from the
+/// snapshots around its runs. Changes that were taken back are not shown. `?` marks a file that someone else may
+/// have changed during a run, `!` one that someone else changed between two runs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx diff coder                  the current session, as a unified diff
+  ctx diff coder --stat           only the names
+  ctx diff coder > changes.patch
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
+pub struct Args {
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// Print only the names of the files
+    #[arg(long)]
+    stat: bool,
+    /// Print JSON, with the diffs
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let id = sessions::find_id(root, &args.session)?;
+    let path = format!("/sessions/{id}/changes?diff={}", !args.stat);
+    let changes: Changes = Api::new(root).get(&path)?;
+    if args.json {
+        return output::json(&changes);
+    }
+    let Some(workspace) = &changes.workspace else {
+        output::say(format_args!("{} has changed no file that is known", args.session));
+        return Ok(());
+    };
+    let paint = Paint::for_stdout();
+    let mut out = output::stdout();
+    for file in &changes.files {
+        match &file.diff {
+            Some(text) if !args.stat => out.write_all(diff::text(text, "", paint).as_bytes())?,
+            _ => {
+                let sign = match file.change.as_str() {
+                    "created" => paint.green("A"),
+                    "removed" => paint.red("D"),
+                    _ => paint.yellow("M"),
+                };
+                let mark = match (file.mixed, file.uncertain) {
+                    (true, _) => " !",
+                    (false, true) => " ?",
+                    (false, false) => "",
+                };
+                writeln!(out, "{sign} {}{mark}", output::plain(&file.path))?;
+            }
+        }
+    }
+    out.flush()?;
+    output::say(format_args!("{} files in {}", changes.files.len(), output::plain(workspace)));
+    Ok(())
+}

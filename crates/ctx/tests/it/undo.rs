@@ -1,0 +1,259 @@
+//! What runs change in files is shown, taken back alone or with the conversation, and what a person edited stays.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use testkit::TestDaemon;
+
+use crate::support::{daemon, json_lines};
+
+/// Whose the workspace is where commands are run.
+const ANN: u32 = 54_451;
+
+fn writing(path: &str, content: &str) -> Value {
+    json!({ "tool": { "name": "fs.write", "input": { "path": format!("/work/{path}"), "content": content } } })
+}
+
+fn reading(path: &str) -> Value {
+    json!({ "tool": { "name": "fs.read", "input": { "path": format!("/work/{path}") } } })
+}
+
+fn command(text: &str) -> Value {
+    json!({ "tool": { "name": "shell.exec", "input": { "command": text } } })
+}
+
+fn checkpoint() -> Value {
+    json!({ "tool": { "name": "checkpoint", "input": { "reason": "here" } } })
+}
+
+fn send(daemon: &TestDaemon, steps: Value) -> testkit::Outcome {
+    let text = json!({ "script": steps }).to_string();
+    daemon.ctx(&["send", "-a", "coder", "--model", "debug:script", "--session", "work", "--yes", &text])
+}
+
+fn run(daemon: &TestDaemon, steps: Value) {
+    send(daemon, steps).ok();
+}
+
+/// Runs until the model's own checkpoint, and from there to the end.
+fn run_over_checkpoint(daemon: &TestDaemon, steps: Value) {
+    let text = json!({ "script": steps }).to_string();
+    let args = ["send", "-a", "coder", "--model", "debug:script", "--session", "work", "--yes", "--detach"];
+    daemon.ctx(&[&args[..], &[&text]].concat()).ok();
+    daemon.ctx(&["wait", "coder/work", "--for", "paused"]).ok();
+    daemon.ctx(&["resume", "coder/work"]).ok();
+    daemon.ctx(&["wait", "coder/work"]).ok();
+}
+
+fn read(dir: &Path, name: &str) -> Option<String> {
+    std::fs::read_to_string(dir.join(name)).ok()
+}
+
+fn json_of(daemon: &TestDaemon, args: &[&str]) -> Value {
+    serde_json::from_str(&daemon.ctx(args).ok()).unwrap()
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let name = |one: &Value| match one["change"].as_str() {
+        Some(change) => format!("{change} {}", one["path"].as_str().unwrap()),
+        None => one["path"].as_str().unwrap().to_owned(),
+    };
+    list.as_array().unwrap().iter().map(name).collect()
+}
+
+/// A session with a checkpoint, and three runs after it: one that only talks, and two that write. A file is edited by hand.
+fn three_runs(daemon: &mut TestDaemon, restart: bool) {
+    let work = daemon.workspace();
+    std::fs::write(work.join("kept"), "of the user\n").unwrap();
+    std::fs::write(work.join("edited"), "one\n").unwrap();
+    std::fs::write(work.join("both"), "one\n").unwrap();
+    run_over_checkpoint(
+        daemon,
+        json!([writing("first", "before the checkpoint\n"), checkpoint(), { "text": "went on" }]),
+    );
+    run(daemon, json!([{ "text": "only talk" }]));
+    run(
+        daemon,
+        json!([reading("edited"), writing("edited", "two\n"), reading("both"), writing("both", "two\n"), writing("new/a", "1\n"), { "text": "RUN-TWO" }]),
+    );
+    for name in ["first", "edited", "both", "new", "new/a", "kept"] {
+        chown(work.join(name), Some(ANN), Some(ANN)).unwrap();
+    }
+    if restart {
+        daemon.kill();
+        daemon.start_again();
+    }
+    run(
+        daemon,
+        json!([command("echo 3 > shelled; rm -f first; echo three > /work/edited"), { "text": "RUN-THREE" }]),
+    );
+    // By hand, after both.
+    std::fs::write(work.join("both"), "by hand\n").unwrap();
+    std::fs::write(work.join("mine"), "by hand\n").unwrap();
+}
+
+fn rolls_back(restart: bool) {
+    let mut daemon = daemon();
+    let work = daemon.workspace();
+    // Commands are not run as root: they run as whoever the workspace belongs to.
+    for dir in [daemon.path(""), work.clone()] {
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    chown(&work, Some(ANN), Some(ANN)).unwrap();
+    three_runs(&mut daemon, restart);
+    let owner = work.join("shelled").metadata().unwrap().uid();
+    assert_eq!(owner, ANN);
+    let shown = json_of(&daemon, &["diff", "coder/work", "--json"]);
+    let changed = ["changed both", "changed edited", "created new", "created new/a", "created shelled"];
+    assert_eq!(names(&shown["files"]), changed);
+    let before = daemon.ctx(&["history", "coder/work"]).ok();
+    assert!(before.contains("RUN-TWO") && before.contains("RUN-THREE"), "{before}");
+
+    let done = json_of(&daemon, &["rollback", "--yes", "--files", "--json", "coder/work"]);
+    let files = &done["files"];
+    let back = ["changed edited", "created first", "removed new", "removed new/a", "removed shelled"];
+    assert_eq!(names(&files["changed"]), back, "{files}");
+    assert_eq!(names(&files["kept"]), ["both"], "{files}");
+    assert_eq!(files["uncertain"], json!([]));
+    assert_eq!(read(&work, "edited").as_deref(), Some("one\n"));
+    assert_eq!(read(&work, "first").as_deref(), Some("before the checkpoint\n"));
+    assert_eq!(read(&work, "both").as_deref(), Some("by hand\n"));
+    assert_eq!(read(&work, "mine").as_deref(), Some("by hand\n"));
+    assert!(!work.join("new").exists() && !work.join("shelled").exists());
+    // The conversation agrees, and its record says what happened to the files.
+    let after = daemon.ctx(&["history", "coder/work"]).ok();
+    assert!(!after.contains("RUN-TWO") && !after.contains("RUN-THREE"), "{after}");
+    let log = json_lines(&daemon.ctx(&["log", "coder/work", "--json"]).ok());
+    let record = log.iter().find(|record| record["type"] == "rolled_back").unwrap();
+    assert_eq!((&record["files"]["changed"], &record["files"]["kept"]), (&json!(5), &json!(1)));
+    assert_eq!(record["files"]["undo"], files["undo"]);
+    // What was taken back is not the session's change any more.
+    let shown = json_of(&daemon, &["diff", "coder/work", "--json"]);
+    assert_eq!(names(&shown["files"]), ["created first"]);
+    // And all of it comes back.
+    daemon.ctx(&["snapshots", "restore", "--yes", files["undo"].as_str().unwrap()]).ok();
+    assert_eq!(read(&work, "edited").as_deref(), Some("three\n"));
+    assert_eq!(read(&work, "shelled").as_deref(), Some("3\n"));
+    assert!(!work.join("first").exists());
+}
+
+#[test]
+fn a_rollback_takes_conversation_and_files_back_and_keeps_what_was_edited_by_hand() {
+    rolls_back(false);
+}
+
+#[test]
+fn the_same_after_a_restart_in_the_middle() {
+    rolls_back(true);
+}
+
+#[test]
+fn an_undo_takes_back_the_last_run_and_then_the_one_before() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    run(&daemon, json!([writing("a", "1\n"), { "text": "one" }]));
+    run(&daemon, json!([writing("b", "2\n"), { "text": "two" }]));
+    std::fs::write(work.join("before"), "").unwrap();
+    let look = json_of(&daemon, &["undo", "coder/work", "--dry-run", "--json"]);
+    assert_eq!((names(&look["changed"]), &look["undo"]), (vec!["removed b".to_owned()], &Value::Null));
+    assert!(work.join("b").exists());
+    let refused = daemon.ctx(&["undo", "coder/work"]).fails(2);
+    assert!(refused.contains("--yes"), "{refused}");
+    let first = json_of(&daemon, &["undo", "coder/work", "--yes", "--json"]);
+    assert_eq!(names(&first["changed"]), ["removed b"]);
+    let second = json_of(&daemon, &["undo", "coder/work", "--yes", "--json"]);
+    assert_eq!(names(&second["changed"]), ["removed a"]);
+    assert!(!work.join("a").exists() && work.join("before").exists());
+    let refused = daemon.ctx(&["undo", "coder/work", "--yes"]).fails(1);
+    assert!(refused.contains("no files of"), "{refused}");
+    daemon.ctx(&["snapshots", "restore", "--yes", first["undo"].as_str().unwrap()]).ok();
+    assert!(work.join("a").exists() && work.join("b").exists());
+}
+
+#[test]
+fn what_someone_else_changes_during_a_run_is_uncertain() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    // The run waits for an answer about its second file while someone else writes.
+    let text =
+        json!({ "script": [writing("a", "1\n"), writing("b", "1\n"), { "text": "done" }] }).to_string();
+    let args = ["send", "-a", "coder", "--model", "debug:script", "--session", "work", "--detach"];
+    daemon.ctx(&[&args[..], &["--allow", "fs.write *a", &text]].concat()).ok();
+    testkit::until("the question", || {
+        let waiting = daemon.ctx(&["approve", "coder/work", "--list", "--json"]).stdout;
+        (!waiting.is_empty()).then_some(())
+    });
+    std::fs::write(work.join("theirs"), "x").unwrap();
+    daemon.ctx(&["approve", "coder/work"]).ok();
+    daemon.ctx(&["wait", "coder/work"]).ok();
+    let told = daemon.ctx(&["diff", "coder/work", "--stat"]).ok();
+    assert_eq!(told, "A a\nA b\nA theirs ?\n");
+    let back = json_of(&daemon, &["undo", "coder/work", "--yes", "--json"]);
+    assert_eq!(
+        (names(&back["changed"]), &back["uncertain"]),
+        (
+            vec!["removed a".to_owned(), "removed b".to_owned(), "removed theirs".to_owned()],
+            &json!(["theirs"])
+        )
+    );
+}
+
+#[test]
+fn old_snapshots_and_transcripts_are_pruned_and_a_rollback_s_are_not() {
+    let daemon = daemon();
+    run(&daemon, json!([writing("a", "1\n"), { "text": "one" }]));
+    let count = || json_lines(&daemon.ctx(&["snapshots", "ls", "--json"]).ok()).len();
+    assert_eq!(count(), 2);
+    daemon.ctx(&["prune", "--yes", "--older-than", "1d"]).ok();
+    assert_eq!(count(), 2, "they are not old");
+    let sizes = daemon.ctx(&["doctor"]).ok();
+    assert!(sizes.lines().any(|line| line.starts_with("sizes") && line.contains("snapshots ")), "{sizes}");
+    let pruned = json_of(&daemon, &["prune", "--yes", "--json", "--older-than", "0s"]);
+    assert_eq!(pruned["snapshots"], 2, "{pruned}");
+    assert_eq!(count(), 0);
+    // What a checkpoint needs stays until the session is purged.
+    run_over_checkpoint(&daemon, json!([checkpoint(), writing("b", "2\n"), { "text": "two" }]));
+    assert_eq!(count(), 3);
+    daemon.ctx(&["prune", "--yes", "--older-than", "0s"]).ok();
+    assert_eq!(count(), 3);
+    daemon.ctx(&["end", "--yes", "coder/work"]).ok();
+    daemon.ctx(&["purge", "--yes", "coder/work"]).ok();
+    daemon.ctx(&["prune", "--yes", "--older-than", "1d"]).ok();
+    assert_eq!(count(), 0);
+}
+
+#[test]
+fn the_commands_of_the_guide_do_what_it_says() {
+    let daemon = daemon();
+    let page = include_str!("../../../../docs/guides/undo.md");
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("\n```\n").next());
+    let walk: String = blocks.map(|block| format!("{block}\n")).collect();
+    let bin = std::path::Path::new(crate::support::CTX).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut bash = std::process::Command::new("timeout");
+    bash.args(["100", "bash", "-eu", "-o", "pipefail", "-c", &walk]).stdin(std::process::Stdio::null());
+    bash.env("PATH", path)
+        .env("HOME", daemon.home())
+        .env("CTX_ROOT", daemon.root())
+        .current_dir(daemon.workspace());
+    let said = testkit::finish(&mut bash).ok();
+    let expected = [
+        "planned",
+        "noted",
+        "M notes.txt",
+        "A plan.txt",
+        "+++ b/plan.txt",
+        "@@ -0,0 +1 @@",
+        "+step 1",
+        "changed  notes.txt",
+        "changed  notes.txt",
+        "one",
+        "kept     plan.txt  it was changed again since",
+        "step 1",
+        "my own line",
+    ];
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.get(..expected.len()), Some(&expected[..]), "{said}");
+    assert!(said.ends_with("new.txt is gone\n"), "{said}");
+}
