@@ -9,7 +9,9 @@ use crate::ids::{
 use crate::image::Image;
 use crate::port::Retry;
 use crate::record::{
-    ApprovalOutcome, ApprovalScope, Approvals, BlobRef, Body, Caller, CancelReason, Compaction, CompactionFlag, DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact, Source, Strategy, TerminalEnd, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage, FilesBack,
+    ApprovalOutcome, ApprovalScope, Approvals, BlobRef, Body, Caller, CancelReason, Compaction,
+    CompactionFlag, DetachReason, ExitCause, Failure, FilesBack, FinishReason, LimitHit, LimitScope,
+    PromptRef, Redact, Source, Strategy, TerminalEnd, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
 };
 pub use crate::record::{RunNet, RunWishes};
 use crate::request::RequestKey;

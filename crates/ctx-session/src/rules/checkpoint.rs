@@ -13,8 +13,8 @@ use crate::ledger::Back;
 use crate::limits::Limits;
 use crate::record::{
     Body, CancelReason, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionBody,
-    CompactionRejected, FilesBack, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SubagentSnapshot,
-    SystemNote, ToolStatus, Trigger,
+    CompactionRejected, FilesBack, MessageBody, PromptEdited, Rejection, RolledBack, StateName,
+    SubagentSnapshot, SystemNote, ToolStatus, Trigger,
 };
 use crate::session::{RunState, Session, State};
 

@@ -2,7 +2,15 @@
 
 use ctx_session::CallId;
 use ctx_session::record::{
-    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalScope, ApprovalSettled, Approvals, AssistantFinished, AssistantStarted, Bound, Caller, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, Compaction, CompactionApproved, CompactionBody, CompactionFlag, CompactionFlagged, CompactionRejected, CompactionTrigger, CompactionsAggregated, ExitCause, FinishReason, MessageBody, MessagePinned, PluginCost, PluginFired, PromptEdited, PromptRef, ReasoningFinished, Rejection, RolledBack, RunBody, RunCreated, RunFinish, RunFinished, RunKind, RunNet, RunWishes, SessionBody, SnapshotState, Strategy, SubagentBody, SubagentExited, SubagentRunning, SubagentSnapshot, SubagentSpawned, SubagentState, SystemNote, TerminalBody, TerminalClosed, TerminalEnd, TerminalOpened, TerminalReattached, ToolBody, ToolFinished, ToolPending, ToolStarted, ToolStatus, Unbound, Usage, FilesBack,
+    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalScope, ApprovalSettled, Approvals,
+    AssistantFinished, AssistantStarted, Bound, Caller, CheckpointBody, CheckpointBy, CheckpointCreated,
+    CheckpointResumed, Compaction, CompactionApproved, CompactionBody, CompactionFlag, CompactionFlagged,
+    CompactionRejected, CompactionTrigger, CompactionsAggregated, ExitCause, FilesBack, FinishReason,
+    MessageBody, MessagePinned, PluginCost, PluginFired, PromptEdited, PromptRef, ReasoningFinished,
+    Rejection, RolledBack, RunBody, RunCreated, RunFinish, RunFinished, RunKind, RunNet, RunWishes,
+    SessionBody, SnapshotState, Strategy, SubagentBody, SubagentExited, SubagentRunning, SubagentSnapshot,
+    SubagentSpawned, SubagentState, SystemNote, TerminalBody, TerminalClosed, TerminalEnd, TerminalOpened,
+    TerminalReattached, ToolBody, ToolFinished, ToolPending, ToolStarted, ToolStatus, Unbound, Usage,
 };
 use ctx_session::request::{RequestKey, Requested};
 use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, SubagentId, TerminalId, Timestamp};

@@ -13,8 +13,8 @@ use ctx_agent::{Ask, BoxFuture, CageAsk, CageRules, Guard, Guarded, JobKind, Mod
 use ctx_engine::port::{Job, OperatorsTerminal, Prepare, Prepared, ProcessAct, TerminalAsk, Worker};
 use ctx_host::cage::{Means, Net};
 use ctx_host::rights::{self, Rights, RightsError};
-use ctx_host::terminal::{ASK, EndReason, FromHolder, Size, Terminals, speak};
 use ctx_host::snapshot::runs::RunFiles;
+use ctx_host::terminal::{ASK, EndReason, FromHolder, Size, Terminals, speak};
 use ctx_session::command::{Outcome, RunNet};
 use ctx_session::port::{RunPort, TerminalStart};
 use ctx_session::record::{RunKind, TerminalEnd};
