@@ -14,12 +14,11 @@ use ctx_session::{Name, Refusal, SessionId, StateName};
 use ctx_views::db::{ListQuery, Sort};
 use tokio::sync::broadcast;
 
-use crate::broken::Broken;
 use crate::details::Details;
 use crate::engine::Engine;
 use crate::lookup::blocking;
 use crate::notifications::News;
-use crate::registry::Summary;
+use crate::registry::{Broken, Summary};
 use crate::request::Caller;
 use crate::spaces::Sight;
 

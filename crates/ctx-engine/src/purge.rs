@@ -10,11 +10,10 @@ use ctx_session::{Code, Refusal, SessionId};
 use ctx_views::audit::Deed;
 use ctx_views::files::{LATEST, MESSAGES};
 
-use crate::broken::Broken;
 use crate::core::journal_refusal;
 use crate::engine::Engine;
 use crate::paths::Shelf;
-use crate::registry::Summary;
+use crate::registry::{Broken, Summary};
 use crate::request::Caller;
 use crate::shared::Inner;
 
@@ -72,19 +71,27 @@ impl Engine {
         Ok(())
     }
 
-    /// Forgets a session whose log is gone, and removes what may be left of its directory; false where the log is there.
+    /// Forgets a session whose log is gone or cannot be read, and removes what is left of its directory; false where the log
+    /// can be read after all.
     async fn purge_gone(&self, caller: Caller, id: SessionId) -> Result<bool, Refusal> {
         let inner = self.inner.clone();
         let summary = self.find(caller, id)?;
         let of = summary.clone();
         let forgotten = crate::lookup::blocking(move || {
             let (journal, log) = inner.log_of(id)?;
-            if !matches!(journal.head(&log), Err(JournalError::NotThere { .. })) {
+            if journal.head(&log).is_ok() {
                 return Ok(false);
             }
-            // Files without their log; where there is no directory either, that is as it should be.
             if let Some(root) = &inner.root {
-                let _ = std::fs::remove_dir_all(root.path().join(log.dir()));
+                match std::fs::remove_dir_all(root.path().join(log.dir())) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(Refusal::new(
+                            Code::Eio,
+                            format!("{}: cannot remove it: {error}", log.dir()),
+                        ));
+                    }
+                    Ok(()) | Err(_) => {}
+                }
             }
             let purged = Deed::new(&of.meta, of.next_seq.unwrap_or(0), caller.uid, inner.fresh.now());
             inner.behind.purge_gone(purged)?;

@@ -5,11 +5,10 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ctx_session::record::{Failure, Scope, SessionMeta};
-use ctx_session::{Code, Name, Refusal, Session, SessionId, StateName, Timestamp};
+use ctx_session::{Code, Name, Refusal, Session, SessionId, State, StateName, Timestamp};
 
 use serde_json::value::RawValue;
 
-use crate::broken::Broken;
 use crate::details::Details;
 use crate::paths::Shelf;
 
@@ -17,6 +16,15 @@ use crate::paths::Shelf;
 /// directory another name holds it alone. Otherwise a reader could find nothing there, or the log of the session that has
 /// the name now.
 pub type PlaceLock = Arc<RwLock<()>>;
+
+/// Why a session cannot be worked with, where its log does not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// Its log is gone or unreadable: tried again whenever someone asks.
+    Log,
+    /// ctx panics on it, also when it is to write down that the session has failed: left alone until the next start.
+    Driver,
+}
 
 /// What is known of a session without loading it.
 #[derive(Debug, Clone)]
@@ -91,6 +99,19 @@ impl Summary {
         let copied = session.meta.forked_from.map_or(0, |from| from.seq);
         let newest = session.runs().rfind(|run| run.kind.is_message()).filter(|run| run.first_seq > copied);
         self.posted_at = newest.map(|run| run.created_at).or(self.posted_at);
+    }
+}
+
+impl Summary {
+    /// Failed, whatever its log says.
+    pub(crate) fn break_down(&mut self, broken: Broken, failure: Failure) {
+        let mut details = match &self.details {
+            Some(details) => (**details).clone(),
+            None => Details::unread(&self.meta),
+        };
+        (details.state, details.current_run, details.approvals) = (State::Failed(failure), None, 0);
+        self.details = Some(Arc::new(details));
+        (self.state, self.failing, self.broken) = (StateName::Failed, None, Some(broken));
     }
 }
 

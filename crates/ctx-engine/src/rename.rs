@@ -10,10 +10,11 @@ use ctx_journal::{Journal, JournalError, LogPath, lock};
 use ctx_session::record::SessionMeta;
 use ctx_session::{Code, Refusal, SessionId};
 
-use crate::broken::{Broken, refusal};
+use crate::broken::refusal;
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Begin, Gone, spawn};
 use crate::paths::{Shelf, freed_name};
+use crate::registry::Broken;
 use crate::shared::Inner;
 
 impl Inner {

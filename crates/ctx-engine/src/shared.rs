@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ctx_journal::{Journal, LogPath, Owner, lock};
 use ctx_session::command::Interruption;
-use ctx_session::record::{Scope, SessionMeta};
+use ctx_session::record::{Failure, Scope, SessionMeta};
 use ctx_session::{Answer, Code, Command, Limits, Refusal, SessionId, TerminalId, Timestamp};
 use ctx_views::files::SessionFiles;
 use ctx_views::identity::{First, Identity, Place};
@@ -16,6 +16,7 @@ use ctx_views::{RootDir, Sources};
 use tokio::sync::broadcast;
 
 use crate::admission::Slots;
+use crate::broken::{GONE, PANICS_MAX, failed, panicked, refusal};
 use crate::clock::Fresh;
 use crate::connections::Connections;
 use crate::driver::{Ask, Begin, DriverLink, Gone, ReplyTo, spawn};
@@ -26,7 +27,7 @@ use crate::notifications::Newsroom;
 use crate::paths::Shelf;
 use crate::port::Worker;
 use crate::projects::Projects;
-use crate::registry::{Registry, Summary};
+use crate::registry::{Broken, Registry, Summary};
 use crate::request::{Caller, Parts};
 use crate::run_lookup::RecentRuns;
 use crate::spaces::Spaces;
@@ -324,6 +325,54 @@ impl Inner {
         }
         let_go();
         active.remove(&id).is_some()
+    }
+}
+
+/// Sessions that cannot be brought back: see [`crate::broken`].
+impl Inner {
+    /// A driver panicked, or loading its session did.
+    pub(crate) fn note_panic(&self, id: SessionId) {
+        *lock(&self.panics).entry(id).or_default() += 1;
+    }
+
+    /// Work on a session came to its end: what broke before did not break in a row.
+    pub(crate) fn forget_panics(&self, id: SessionId) {
+        lock(&self.panics).remove(&id);
+    }
+
+    /// How a session is to be taken up.
+    pub(crate) fn begin_of(&self, id: SessionId) -> Begin {
+        let panics = lock(&self.panics).get(&id).copied().unwrap_or(0);
+        if panics < PANICS_MAX { Begin::Open } else { Begin::Fail { failure: panicked(id) } }
+    }
+
+    /// Refuses what is asked of a session on which ctx breaks.
+    pub(crate) fn refuse_broken(&self, id: SessionId) -> Result<(), Refusal> {
+        match self.registry.get(id) {
+            Some(summary) if summary.broken == Some(Broken::Driver) => Err(refusal(id, &summary)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Shows a session as failed that its log does not know to be.
+    pub(crate) fn break_down(&self, id: SessionId, broken: Broken, failure: Failure) -> Refusal {
+        tracing::error!(session = %id, reason = failure.reason, message = failure.message, "a session has failed");
+        let refusal = Refusal::new(Code::Eshutdown, failed(id, &failure.message));
+        let log = self.log_of(id).ok().map(|(_, log)| log);
+        self.registry.update(id, |summary| summary.break_down(broken, failure.clone()));
+        let Some(summary) = self.registry.get(id) else { return refusal };
+        if let Some(shelf) = Shelf::of(&summary.meta) {
+            self.shelves.ended(self, &shelf, summary.meta.name.as_str());
+            self.shelves.touch(shelf);
+        }
+        if let Some(log) = log {
+            if failure.reason == GONE {
+                self.behind.gone(&log);
+            }
+            self.behind.broken(&log, failure);
+        }
+        self.news.ended(&summary.meta);
+        refusal
     }
 }
 

@@ -9,17 +9,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_journal::{Entry, LogPath, lock};
+use ctx_journal::{Entry, JournalError, LogPath, lock};
 use ctx_session::record::{Decoded, RunBody, SessionBody};
 use ctx_session::{Body, Code, Refusal, SessionId, StateName, Timestamp};
 use ctx_views::files::{Meta, SessionFiles};
 use ctx_views::identity::{Fit, Identity, Place, first, original};
 
-use crate::broken::{Broken, unreadable};
+use crate::broken::{gone, unreadable};
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
 use crate::paths::{Shelf, session_logs};
-use crate::registry::Summary;
+use crate::registry::{Broken, Summary};
 use crate::shared::Inner;
 
 /// Sessions whose files are behind that a start waits for; more are caught up behind it.
@@ -220,6 +220,34 @@ fn look_at(inner: &Inner, log: &LogPath) -> Result<Seen, NotSeen> {
 }
 
 impl Inner {
+    /// Takes in what the index knows of and the start did not find: their logs are gone. Blocking.
+    pub(crate) fn take_in_gone(&self) {
+        let Some(index) = self.behind.index() else { return };
+        // What the plan found to be gone is written by now.
+        index.flush();
+        let gone_ones = match index.ask(|queries| queries.gone()) {
+            Ok(gone_ones) => gone_ones,
+            Err(error) => return tracing::warn!(%error, "sessions whose logs are gone are not listed"),
+        };
+        for item in gone_ones {
+            let (id, overview) = (item.id(), item.row);
+            let is_there = !matches!(self.journal.head(&item.log), Err(JournalError::NotThere { .. }));
+            if is_there || self.registry.get(id).is_some() {
+                continue;
+            }
+            let mut summary = Summary::new(Arc::new(overview.meta), overview.created_at);
+            summary.updated_at = overview.updated_at;
+            summary.cwd = overview.cwd;
+            summary.archived = overview.archived;
+            summary.dir_name = item.log.dir().rsplit('/').next().unwrap_or_default().to_owned();
+            summary.break_down(Broken::Log, gone(id, &item.log));
+            self.behind.broken(&item.log, gone(id, &item.log));
+            if let Err(refusal) = self.registry.add(summary) {
+                tracing::warn!(session = %id, %refusal, "a session whose log is gone is not listed");
+            }
+        }
+    }
+
     /// A session whose log cannot be read: what it is, its other files and the index say.
     fn unreadable(&self, log: &LogPath, why: &str) -> Option<Seen> {
         let place = Place::of(log)?;

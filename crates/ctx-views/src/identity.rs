@@ -24,7 +24,7 @@ const KIND: &str = "session_meta";
 /// Ends the `app` of a first record that was made anew.
 const REPAIRED: &str = "(repaired)";
 /// Every key that a first record may have.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "session_id",
     "name",
     "scope",
@@ -33,6 +33,7 @@ const KEYS: [&str; 17] = [
     "agent",
     "project",
     "cwd",
+    "provider",
     "model",
     "title",
     "client",

@@ -13,11 +13,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{Driver, DriverLink, MAILBOX, Mail, Next};
-use crate::broken::{Broken, failure_of};
+use crate::broken::failure_of;
 use crate::core::{Core, journal_refusal};
 use crate::live::Live;
 use crate::paths::Shelf;
-use crate::registry::Summary;
+use crate::registry::{Broken, Summary};
 use crate::shared::{Inner, take_up_again};
 
 /// What a driver begins with.

@@ -182,7 +182,7 @@ fn tell_pieces(entry: &Entry, due: &mut u64, tell: &SyncSender<Result<Piece, Rea
     // What a repair has put in the place of lost records counts as they would.
     let missing = if entry.kind == LOST { *due..next } else { *due..entry.seq };
     *due = next;
-    let lost = (!missing.is_empty()).then(|| Piece::Lost(missing, entry.time));
+    let lost = (!missing.is_empty()).then_some(Piece::Lost(missing, entry.time));
     let record = changing(entry).map(Arc::new);
     let changes = record.iter().flat_map(|record| conversation::changes(record));
     let changes = changes.map(|change| Piece::Change(change, record.clone()));

@@ -31,7 +31,9 @@ struct Everything {
 }
 
 fn everything(q: &Queries<'_>) -> Everything {
-    let sessions = q.sessions().unwrap();
+    // Where a log ends is known to the bytes only once it was read, not when it is written.
+    let sessions: Vec<_> =
+        q.sessions().unwrap().into_iter().map(|item| SessionItem { end_bytes: 0, ..item }).collect();
     let ids: Vec<_> = sessions.iter().map(SessionItem::id).collect();
     let messages = |id: &_| {
         let query = MessagesQuery {

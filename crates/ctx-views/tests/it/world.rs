@@ -240,7 +240,7 @@ impl Life {
             cwd: "/work".to_owned(),
             dir: None,
             workspace: None,
-            model: "debug:echo".to_owned(),
+            model: "debug/echo".to_owned(),
             dsl: None,
             client: Some("test".to_owned()),
             requested: None,
@@ -607,7 +607,7 @@ fn no_slot() -> Admission {
 
 fn granted(cwd: &str) -> Admission {
     let context = RunContext {
-        model: "debug:echo".to_owned(),
+        model: "debug/echo".to_owned(),
         cwd: cwd.to_owned(),
         policy: Vec::new(),
         cage: None,

@@ -64,7 +64,15 @@ fn kept(root: &Path) -> BTreeMap<PathBuf, String> {
         !name.starts_with('.')
             && (is_of_sessions || (below.starts_with(".state/") && name.ends_with(".jsonl")))
     };
-    files(root, &is_kept)
+    let mut found = files(root, &is_kept);
+    // A file of values is written anew when its session is loaded, and has what came since.
+    for (_, text) in found.iter_mut().filter(|(path, _)| path.ends_with("meta.json")) {
+        *text = text.replace("\"model\": \"debug:", "\"model\": \"debug/");
+        for pinned in 0..3 {
+            *text = text.replace(&format!(",\n  \"pinned\": {pinned}"), "");
+        }
+    }
+    found
 }
 
 #[track_caller]

@@ -183,7 +183,7 @@ fn a_paused_run_goes_on_under_what_it_began_with() {
         let next = contexts(&http).pop().unwrap();
         assert_eq!(
             (&next["model"], &next["policy"]),
-            (&json!("debug/echo"), &json!(["deny fs.read"])),
+            (&json!("debug:echo"), &json!(["deny fs.read"])),
             "the next run"
         );
         assert_ne!(next["sources"], began["sources"]);
