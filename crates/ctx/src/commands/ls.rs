@@ -403,21 +403,22 @@ mod tests {
     #[test]
     fn columns_give_way_to_a_narrow_terminal() {
         let row = |title: &str| {
-            ["coder/default", "idle", "3m", "01K9ZZZZZZZZZZZZZZZZZZZZZZ", "debug:echo", "default", title]
-                .map(Cell::new)
-                .to_vec()
+            let cells =
+                ["coder/default", "idle", "3m", "01K9ZZZZZZZZZZZZZZZZZZZZZZ", "debug:echo", "12.3k", "$0.04"];
+            cells.into_iter().chain(["default", title]).map(Cell::new).collect::<Vec<Cell>>()
         };
         let rows = [row("a title of some length that takes more than a little")];
-        assert_eq!(fitting(&rows, None).len(), 7);
-        assert_eq!(fitting(&rows, Some(160)).len(), 7);
-        assert_eq!(fitting(&rows, Some(100)).len(), 7, "the title has its least");
-        assert_eq!(fitting(&rows, Some(99)), [0, 1, 2, 3, 4, 6]);
-        assert_eq!(fitting(&rows, Some(80)), [0, 1, 2, 3, 6]);
-        assert_eq!(fitting(&rows, Some(50)), [0, 1, 2, 6]);
-        assert_eq!(fitting(&[row("")], Some(80)), [0, 1, 2, 3, 4, 6], "no title needs little room");
+        assert_eq!(fitting(&rows, None).len(), 9);
+        assert_eq!(fitting(&rows, Some(160)).len(), 9);
+        assert_eq!(fitting(&rows, Some(115)).len(), 9, "the title has its least");
+        assert_eq!(fitting(&rows, Some(114)), [0, 1, 2, 3, 4, 5, 6, 8]);
+        assert_eq!(fitting(&rows, Some(91)), [0, 1, 2, 3, 4, 8]);
+        assert_eq!(fitting(&rows, Some(80)), [0, 1, 2, 3, 8]);
+        assert_eq!(fitting(&rows, Some(50)), [0, 1, 2, 8]);
+        assert_eq!(fitting(&[row("")], Some(80)), [0, 1, 2, 3, 4, 6, 8], "no title needs little room");
         let mut long = row("");
         long[0] = Cell::new("coder/01K9ZZZZZZZZZZZZZZZZZZZZZZ");
-        assert_eq!(fitting(&[long.clone()], Some(51)), [0, 1, 2, 6]);
+        assert_eq!(fitting(&[long.clone()], Some(51)), [0, 1, 2, 8]);
         assert_eq!(fitting(&[long.clone()], Some(50)), [0, 1, 2]);
         assert_eq!(fitting(&[long], Some(40)), [0, 1]);
     }

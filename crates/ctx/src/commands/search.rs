@@ -21,7 +21,7 @@ use super::import::{absolute, agent};
 /// Hits that stand for a session.
 const HITS: usize = 3;
 
-/// Search messages in all your sessions, and in those of other agents that were imported
+/// Search messages in all your sessions, imported ones too
 ///
 /// Searches messages and the first 4 KiB of tool output, and shows the sessions with the best matches, each with its
 /// three best. A word finds itself, "several words" in quotes find the phrase, begin* finds words with that beginning,

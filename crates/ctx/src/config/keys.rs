@@ -310,14 +310,19 @@ mod tests {
     #[test]
     fn the_table_has_every_key_of_the_config_and_no_other() {
         let shape = serde_json::to_value(Config::default()).unwrap();
-        let sections = shape.as_object().unwrap();
-        let real: BTreeSet<String> = sections
-            .iter()
-            .flat_map(|(section, keys)| match keys.as_object() {
-                Some(keys) => keys.keys().map(|key| format!("{section}.{key}")).collect(),
-                None => vec![section.clone()],
-            })
-            .collect();
+        fn paths(before: &str, value: &serde_json::Value, found: &mut BTreeSet<String>) {
+            match value.as_object() {
+                Some(keys) => {
+                    for (key, value) in keys {
+                        let path = if before.is_empty() { key.clone() } else { format!("{before}.{key}") };
+                        paths(&path, value, found);
+                    }
+                }
+                None => drop(found.insert(before.to_owned())),
+            }
+        }
+        let mut real = BTreeSet::new();
+        paths("", &shape, &mut real);
         let told: BTreeSet<String> = KEYS.iter().map(Key::path).collect();
         assert_eq!(told, real, "config/keys.rs and the structs must agree");
         assert_eq!(told.len(), KEYS.len(), "no key twice");
