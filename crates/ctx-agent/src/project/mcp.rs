@@ -192,7 +192,11 @@ mod tests {
             ("a", json!({ "url": "http://x", "env": {} }), "`mcp.a.env` is for a server with `command`"),
             ("a", json!({ "command": ["x"], "headers": {} }), "`mcp.a.headers` is for a server with `url`"),
             ("a", json!({ "command": ["x"], "env": { "PATH": "x" } }), "is not PATH or HOME"),
-            ("a", json!({ "command": ["x"], "env": { "A": { "from": "B" } } }), "did you mean `from_env`?"),
+            (
+                "a",
+                json!({ "command": ["x"], "env": { "A": { "from": "B" } } }),
+                "the keys are from_env, prefix",
+            ),
             ("a", json!({ "command": ["x"], "cage": { "net": "some" } }), "must be one of none, host"),
             ("a", json!({ "comand": ["x"] }), "did you mean `command`?"),
             ("fs", json!({ "command": ["x"] }), "`fs` cannot be a server"),

@@ -258,28 +258,6 @@ async fn a_session_whose_snapshot_cannot_be_stored_is_not_made() {
     assert!(world.disk.files().iter().any(|file| file.starts_with(".state/project/film/blobs/sha256-")));
 }
 
-/// A session of an older ctx, which asked nobody: what its file grants holds no more than that of a new one.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_session_whose_file_nobody_agreed_to_does_not_run() {
-    let world = world(SimDisk::new()).await;
-    for slug in ["old", "film"] {
-        world.engine.add_project(ME, new(&format!("/src/{slug}"))).await.unwrap();
-        let id = world.engine.create(ME, session_of(slug)).await.unwrap();
-        let posted = world.post(id, "m1", "hello").await;
-        if slug == "film" {
-            posted.unwrap();
-            continue;
-        }
-        let refused = posted.unwrap_err();
-        assert_eq!(refused.code, Code::Eacces);
-        assert!(
-            refused.message.contains("cage: everything") && refused.message.contains("ctx project trust old")
-        );
-        world.engine.trust_project(ME, &name(slug), Some("hash".to_owned())).await.unwrap();
-        world.post(id, "m1", "hello").await.unwrap();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_does_not_answer_holds_up_no_reader_of_another_project() {
     let files = Arc::new(Imagined::default());

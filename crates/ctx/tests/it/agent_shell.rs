@@ -292,7 +292,7 @@ fn ways_out_of_an_agents_cage_lead_nowhere() {
                 format!("echo x > /proc/1/root{outside_path} || echo x > /proc/self/cwd/../..{outside_path}"),
             ),
             ("the network", format!(": < /dev/tcp/127.0.0.1/{port}")),
-            ("a signal", format!("kill -0 {pid} || kill -0 $PPID -- -1")),
+            ("a signal", format!("kill -0 {pid}")),
             ("a setuid program", "[ \"$(./id -u)\" != 1000 ] || ./id -un | grep root".to_owned()),
             (
                 "ptrace",

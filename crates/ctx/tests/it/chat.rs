@@ -147,7 +147,7 @@ fn approvals_and_questions_are_answered_where_one_types() {
     pty.wait_for("fs.list /work/d2?");
     ask(&mut pty, "n not that one", "[answered: deny]");
     pty.wait_for("fs.list /work/d3?");
-    ask(&mut pty, "a", "fs.list is allowed while this chat is open");
+    ask(&mut pty, "a", "[answered: allow");
     pty.wait_for("all done");
     wait_state(&daemon, "default", "idle");
     assert!(daemon.ctx(&["history", "--json"]).ok().contains("not that one"), "the model reads the reason");

@@ -66,7 +66,7 @@ fn an_image_goes_to_every_provider_in_its_format_and_stays_through_restart_and_f
         for words in [
             &["history", "coder", "--session", "s"][..],
             &["show", "coder/s"],
-            &["export", "coder/s"],
+            &["export", "coder/s", "--to", "markdown"],
             &["log", "coder/s"],
         ] {
             let shown = daemon.ctx(words).ok();

@@ -136,7 +136,7 @@ fn the_first_five_minutes() {
     tmux.say(0, "/rollback");
     tmux.see(0, "[rolled back: later messages were removed");
     tmux.say(0, "/search hello");
-    tmux.see(0, "work/default  user");
+    tmux.see(0, "work/default  /work  01");
     // A second window shows the same.
     tmux.split("chat");
     tmux.see(1, "> hello, coder\nhello, coder\n");

@@ -131,9 +131,13 @@ fn a_daemon_killed_in_the_middle_of_an_answer_keeps_the_text_and_a_retry_goes_on
         if wire == Wire::Chat {
             server.only_chat();
         }
+        // OpenAI's responses say more before the text.
+        let events = if wire == Wire::Responses { 6 } else { 4 };
         let call = || Part::Call { name: "fs_list".to_owned(), input: json!({ "path": "." }).to_string() };
         server.reply(Reply::parts(vec![Part::Reasoning("hm".to_owned()), call(), call()]));
-        server.reply(Reply::text("The first half of an answer that is long enough.").ending(End::Silent(4)));
+        server.reply(
+            Reply::text("The first half of an answer that is long enough.").ending(End::Silent(events)),
+        );
         let args = ["run", "--session", "s", "--model", model, "what is here?"];
         let mut run = with_keys(&daemon, &server, &args);
         let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

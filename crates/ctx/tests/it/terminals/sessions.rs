@@ -25,7 +25,8 @@ fn run(terms: &Terms, session: &str, calls: &[(&str, Value)]) -> Vec<String> {
 
 fn script(calls: &[(&str, Value)]) -> String {
     let step = |(name, input): &(&str, Value)| json!({"tool": {"name": name, "input": input}});
-    json!({"script": calls.iter().map(step).collect::<Vec<_>>()}).to_string()
+    let steps = calls.iter().map(step).chain([json!({"text": "done"})]);
+    json!({"script": steps.collect::<Vec<_>>()}).to_string()
 }
 
 fn records(terms: &Terms, session: &str, kind: &str) -> Vec<Value> {
