@@ -1,17 +1,20 @@
 //! Commands, and what comes of them: every way to change a session is one [`Command`].
 
+mod terminal;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::terminal::TerminalAct;
 use crate::ids::{
-    ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, SubagentId, TerminalId, Ulid,
+    ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, SubagentId, Ulid,
 };
 use crate::image::Image;
 use crate::port::Retry;
 use crate::record::{
     ApprovalOutcome, ApprovalScope, Approvals, BlobRef, Body, Caller, CancelReason, Compaction,
     CompactionFlag, DetachReason, ExitCause, Failure, FilesBack, FinishReason, LimitHit, LimitScope,
-    PromptRef, Redact, Source, Strategy, TerminalEnd, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
+    PromptRef, Redact, Source, Strategy, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
 };
 pub use crate::record::{RunNet, RunWishes};
 use crate::request::RequestKey;
@@ -189,26 +192,6 @@ pub struct UndoImport {
     pub by: u32,
     pub superseded: Vec<Ulid>,
     pub restored: Vec<Ulid>,
-}
-
-/// What happens to a terminal of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TerminalAct {
-    /// It is about to be opened; it is started when this is in the log.
-    Open {
-        terminal: TerminalId,
-        /// The run whose agent opens it, and the subagent of it; none: the operator does.
-        run: Option<RunId>,
-        caller: Option<SubagentId>,
-        name: Option<String>,
-        command: Vec<String>,
-        caged: bool,
-        by: u32,
-    },
-    /// It has ended.
-    Closed { terminal: TerminalId, reason: TerminalEnd, exit_code: Option<i32>, lines: u64 },
-    /// A client has come back to it.
-    Reattached { terminal: TerminalId, user: u32, scrollback_lines: u64 },
 }
 
 /// Who pauses a session.

@@ -1,6 +1,6 @@
 //! Asks for a confirmation before an action that cannot be undone. A script passes `--yes` instead.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::IsTerminal;
 
 use ctx_api::http::Session;
 use ctx_session::{Code, SessionId};
@@ -8,6 +8,7 @@ use ctx_session::{Code, SessionId};
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::output;
+use crate::question::is_yes;
 
 /// Asks about a session. `question` makes the question from the session and its name with its agent's.
 pub fn ask_of(
@@ -33,15 +34,4 @@ pub fn ask(doing: &str, question: impl FnOnce() -> Result<String, Failure>) -> R
     }
     output::say("nothing was changed");
     Err(Failure::Told { exit: 1 })
-}
-
-/// Asks the person at the terminal. Anything but a yes is a no.
-pub fn is_yes(question: &str) -> Result<bool, Failure> {
-    let mut stderr = std::io::stderr();
-    // Asked on stderr: stdout is for data.
-    let _ = write!(stderr, "{question} [y/N] ");
-    let _ = stderr.flush();
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::io("stdin", error))?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

@@ -19,7 +19,7 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
 use crate::sessions::{DEFAULT_AGENT, own_uid};
-use crate::{confirm, output};
+use crate::{output, question};
 
 /// The project of a directory, which is whole and without links. What others have put into a directory on the way to it
 /// does not count: only a file of this user's or of root's does.
@@ -142,7 +142,7 @@ pub fn agree(api: &Api<'_>, project: &Project) -> Result<bool, Failure> {
     for grant in &project.grants {
         output::say(format_args!("  {}", output::one_line(grant)));
     }
-    if !confirm::is_yes("Do you trust this file?")? {
+    if !question::is_yes("Do you trust this file?")? {
         return Ok(false);
     }
     let trust = ProjectTrust { hash: project.dsl_hash.clone() };

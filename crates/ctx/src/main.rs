@@ -19,6 +19,7 @@ mod moment;
 mod notices;
 mod output;
 mod progress;
+mod question;
 mod render;
 mod root;
 mod said;

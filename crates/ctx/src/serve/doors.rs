@@ -47,6 +47,7 @@ pub(super) struct Doors {
     api: PathBuf,
 }
 
+#[expect(clippy::too_many_arguments, reason = "each is a part of the daemon that the doors lead to")]
 pub(super) fn open(
     settings: &Settings,
     engine: &Engine,

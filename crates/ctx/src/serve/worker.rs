@@ -40,6 +40,7 @@ pub(super) struct Agents {
 }
 
 impl Agents {
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the daemon that agents use")]
     pub(super) fn new(
         root: &Path,
         models: Arc<Models>,

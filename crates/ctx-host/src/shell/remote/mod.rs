@@ -158,7 +158,7 @@ struct Way {
 
 #[derive(Debug)]
 enum To {
-    Machine(Machine),
+    Machine(Box<Machine>),
     Container(Container),
 }
 
@@ -194,7 +194,7 @@ impl RemoteTransport {
                     ));
                 }
                 let resolved = Resolved::read(&String::from_utf8_lossy(&said.stdout));
-                way.to = To::Machine(Machine::new(request.clone(), key, resolved, remote)?);
+                way.to = To::Machine(Box::new(Machine::new(request.clone(), key, resolved, remote)?));
             }
             Destination::Container(name) => {
                 let container = Container::new(name, remote)?;

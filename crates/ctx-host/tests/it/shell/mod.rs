@@ -1,6 +1,6 @@
 //! Shells against a real bash and a real dash, here, behind a real sshd and in a real container.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
 
 mod behaviour;
 mod blocked;

@@ -61,7 +61,7 @@ pub enum Need {
 impl Row {
     /// What its log has lost, as the daemon says, or the file that was written when the session was last loaded.
     pub fn damage(&self) -> Option<Damage> {
-        let known = self.known.as_ref().and_then(|session| session.damage.clone());
+        let known = self.known.as_ref().and_then(|session| session.damage);
         let told = |missing: Missing| Damage { lines: missing.records, since_seq: missing.since_seq };
         known.or_else(|| self.meta.damage.map(told))
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 use crate::root::{Root, xdg};
-use crate::{confirm, output};
+use crate::{output, question};
 
 const UNIT: &str = "ctx.service";
 
@@ -41,7 +41,7 @@ fn linger() -> Result<(), Failure> {
         output::say(hint);
         return Ok(());
     }
-    if !confirm::is_yes("Keep it running while you are logged out?")? {
+    if !question::is_yes("Keep it running while you are logged out?")? {
         output::say(hint);
     } else if !succeeds("loginctl", &["enable-linger"]) {
         output::say("loginctl enable-linger failed; an administrator may have to run it");
