@@ -55,11 +55,13 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         context: -
         user: User: "why?"
         user: User: "why?"
+        user: User: "why?"
         run_created: -
         assistant_started: -
         assistant_finished: Assistant: "line\nline 🦀"
         assistant_finished: Assistant: "line\nline 🦀"
         reasoning_finished: -
+        retrying: -
         tool_started: Assistant: ""
         tool_finished: Tool: "fn main"
         run_finished: -
