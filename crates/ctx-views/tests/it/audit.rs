@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use ctx_journal::{Entry, LogPath, LogWriter};
+use ctx_session::TerminalId;
 use ctx_session::issue::{IssueStatus, TodoOp};
 use ctx_session::project::{
     Change, IssueCommand, ProjectAdded, ProjectBody, ProjectMoved, ProjectRecord, ProjectRemoved,
     ProjectTrusted, RegistryBody, Who,
 };
-use ctx_session::record::{ImportUndone, Imported, SessionBody};
+use ctx_session::record::{
+    ImportUndone, Imported, SessionBody, TerminalBody, TerminalClosed, TerminalEnd, TerminalOpened,
+    TerminalReattached,
+};
 use ctx_session::{Body, Name, Record, SessionId, Ulid};
 use ctx_views::audit::{
     Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, Deed, EventName, RecordOf, events,
@@ -239,10 +243,34 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
     let (restored, superseded) = (Vec::new(), Vec::new());
     let imported = Imported { import_id, by: 7, records: 3, at, restored, superseded };
     let undone = ImportUndone { import_id, by: 7, superseded: vec![import_id], restored: Vec::new(), at };
-    for (seq, body) in
-        (last.seq + 1..).zip([SessionBody::Imported(imported), SessionBody::ImportUndone(undone)])
-    {
-        life.commits.push(vec![Record { seq, body: Body::Session(body), ..last.clone() }]);
+    // Nor do terminals of a session change it.
+    let pty_id = TerminalId(import_id);
+    let opened = TerminalOpened {
+        pty_id,
+        turn_id: None,
+        caller: None,
+        name: None,
+        command: vec!["sh".to_owned()],
+        caged: true,
+        by: 7,
+    };
+    let reattached = TerminalReattached { pty_id, user: 7, scrollback_lines: 3 };
+    let closed = TerminalClosed {
+        pty_id,
+        turn_id: None,
+        reason: TerminalEnd::Exited,
+        exit_code: Some(0),
+        transcript_lines: 9,
+    };
+    let bodies = [
+        Body::Session(SessionBody::Imported(imported)),
+        Body::Session(SessionBody::ImportUndone(undone)),
+        Body::Terminal(TerminalBody::Opened(opened)),
+        Body::Terminal(TerminalBody::Reattached(reattached)),
+        Body::Terminal(TerminalBody::Closed(closed)),
+    ];
+    for (seq, body) in (last.seq + 1..).zip(bodies) {
+        life.commits.push(vec![Record { seq, body, ..last.clone() }]);
     }
     let of_session = life.commits.iter().flat_map(|commit| events(&life.session, commit));
     let mut music = Grown::new("music", 1);
