@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn the_list_of_tools_is_short_and_can_be_found_by_the_word_bash() {
         let list = serde_json::to_string(&ToolName::ALL.map(ToolName::tool)).unwrap();
-        assert!(list.len() < 15_000, "{} bytes", list.len());
+        assert!(list.len() < 16_000, "{} bytes", list.len());
         assert_eq!(list.matches("Which lines to keep").count(), 1, "a budget is described once");
         for tool in [ToolName::Create, ToolName::Exec] {
             assert!(tool.description().contains("bash"), "{tool:?}");

@@ -110,64 +110,30 @@ fn a_wait_before_another_attempt_is_shown_and_recorded() {
     assert!(!log.contains(KEY));
 }
 
-/// A command in a shell that has the keys of every provider, which are all this server.
-fn with_keys(place: &Place, server: &ModelServer, args: &[&str]) -> Command {
-    let mut command = with_key(place, server, args);
-    for name in ["ANTHROPIC", "GEMINI"] {
-        command.env(format!("{name}_API_KEY"), KEY).env(format!("{name}_BASE_URL"), server.url());
-    }
-    command
-}
-
 #[test]
 fn a_daemon_killed_in_the_middle_of_an_answer_keeps_the_text_and_a_retry_goes_on() {
-    for (wire, model) in [
-        (Wire::Responses, "openai:test-model"),
-        (Wire::Chat, "openai:test-model"),
-        (Wire::Messages, "anthropic:test-model"),
-        (Wire::Gemini, "gemini:test-model"),
-    ] {
-        let (mut daemon, server) = (build().start(), ModelServer::start());
-        if wire == Wire::Chat {
-            server.only_chat();
-        }
-        // OpenAI's responses say more before the text.
-        let events = if wire == Wire::Responses { 6 } else { 4 };
-        let call = || Part::Call { name: "fs_list".to_owned(), input: json!({ "path": "." }).to_string() };
-        server.reply(Reply::parts(vec![Part::Reasoning("hm".to_owned()), call(), call()]));
-        server.reply(
-            Reply::text("The first half of an answer that is long enough.").ending(End::Silent(events)),
-        );
-        let args = ["run", "--session", "s", "--model", model, "what is here?"];
-        let mut run = with_keys(&daemon, &server, &args);
-        let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let asked = || server.asked().iter().filter(|asked| Wire::of(&asked.path) == Some(wire)).count();
-        until("half an answer", || (asked() == 2 && server.open() == 1).then_some(()));
-        // What was shown is kept beside the log a moment later.
-        let kept = |place: &Place| {
-            let dir = place.root().join("home/0/agent/coder/session/s");
-            let files = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
-            files
-                .filter_map(|file| std::fs::read_to_string(file.path()).ok())
-                .any(|text| text.contains("The first"))
-        };
-        until("the text to be kept", || kept(&daemon).then_some(()));
-        daemon.kill();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        daemon.start_again();
-        wait_state(&daemon, "s", "idle");
-        let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
-        assert!(history.contains("The first"), "{wire:?}: {history}");
-        server.reply(Reply::text("There is nothing here."));
-        finish(&mut with_keys(&daemon, &server, &["retry", "coder/s"])).ok();
-        daemon.ctx(&["wait", "coder/s"]);
-        let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
-        assert!(history.contains("There is nothing here."), "{wire:?}: {history}");
-        assert_eq!(history.matches("what is here?").count(), 1, "{wire:?}: no new message: {history}");
-        let again = finish(&mut with_keys(&daemon, &server, &["retry", "coder/s"]));
-        assert!(again.code == 1 && again.stderr.contains("came to its end"), "{wire:?}: {}", again.stderr);
-    }
+    let (mut daemon, server) = (build().start(), ModelServer::start());
+    server.reply(Reply::call("fs_list", json!({ "path": "." })));
+    server.reply(Reply::text("The first half of an answer that is long enough.").ending(End::Silent(5)));
+    let args = ["run", "--session", "s", "--model", "openai:test-model", "what is here?"];
+    let mut child =
+        with_key(&daemon, &server, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("half an answer", || (server.bodies().len() == 2 && server.open() == 1).then_some(()));
+    daemon.kill();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    daemon.start_again();
+    wait_state(&daemon, "s", "idle");
+    server.reply(Reply::text("There is nothing here."));
+    ctx(&daemon, &server, &["retry", "coder/s"]).ok();
+    daemon.ctx(&["wait", "coder/s"]);
+    let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
+    assert!(history.contains("There is nothing here."), "{history}");
+    assert_eq!(history.matches("what is here?").count(), 1, "no new message: {history}");
+    let last = server.bodies().pop().unwrap().to_string();
+    assert!(last.contains("function_call_output"), "the call came with its result: {last}");
+    let again = ctx(&daemon, &server, &["retry", "coder/s"]);
+    assert!(again.code == 1 && again.stderr.contains("came to its end"), "{}", again.stderr);
 }
 
 #[test]

@@ -30,7 +30,9 @@ fn script(calls: &[(&str, Value)]) -> String {
 }
 
 fn records(terms: &Terms, session: &str, kind: &str) -> Vec<Value> {
-    let log = terms.ctx(&["log", &format!("coder/{session}"), "--json"]);
+    let by_id = session.parse::<Ulid>().is_ok();
+    let word = if by_id { session.to_owned() } else { format!("coder/{session}") };
+    let log = terms.ctx(&["log", &word, "--json"]);
     let all = if log.stdout.is_empty() { Vec::new() } else { json_lines(&log.ok()) };
     all.into_iter().filter(|record| record["type"] == kind).collect()
 }
