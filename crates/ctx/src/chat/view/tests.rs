@@ -1,3 +1,5 @@
+//! What the view shows of frames, on a terminal and in a pipe.
+
 use serde_json::json;
 
 use super::*;
