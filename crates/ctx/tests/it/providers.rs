@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use testkit::models::{End, ModelServer, Part, Reply, Wire};
+use testkit::models::{End, ModelServer, Part, Reply};
 use testkit::{Outcome, Place, finish, until};
 
 use crate::support::{build, place, wait_state};
