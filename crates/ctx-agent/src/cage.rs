@@ -291,7 +291,11 @@ pub fn make_home(cage: &Cage) -> Result<(), CageError> {
         if let Some(parent) = home.parent().filter(|parent| !parent.is_dir()) {
             std::fs::DirBuilder::new().recursive(true).mode(0o711).create(parent).map_err(failed)?;
         }
-        std::fs::DirBuilder::new().mode(0o700).create(home).map_err(failed)?;
+        match std::fs::DirBuilder::new().mode(0o700).create(home) {
+            // Another cage of the agent starts at the same moment.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            made => made.map_err(failed)?,
+        }
         if geteuid().is_root() {
             chown(home, Some(cage.owner.uid()), Some(cage.owner.gid())).map_err(failed)?;
         }

@@ -183,8 +183,10 @@ fn every_run_comes_to_an_end_and_tells_a_whole_story() {
         let outcome = runtime.block_on(root.run_with(job, &log, Default::default()));
         let told = log.text(&outcome);
         let count = |words: &[&str]| {
-            let said = log.lines().into_iter().filter(|line| !line.contains(" text "));
-            said.filter(|line| words.iter().any(|word| line.contains(word))).count()
+            // A script may dump the prompt, which has words like these: only how a line begins counts.
+            let starts = log.lines().into_iter().map(|line| line.chars().take(30).collect::<String>());
+            let told = starts.filter(|start| start.split(' ').nth(1) != Some("text"));
+            told.filter(|start| words.iter().any(|word| start.contains(word))).count()
         };
         prop_assert!(!matches!(outcome, Outcome::Cancelled { .. }), "{}", told);
         let (begun, ended) = (count(&[" started step "]), count(&[" finished "]));
