@@ -72,6 +72,12 @@ impl Place {
         self.temp.path().join("home")
     }
 
+    /// Where a session of the agent `coder` lies.
+    pub fn session_dir(&self, name: &str) -> PathBuf {
+        let uid = rustix::process::getuid().as_raw();
+        self.root().join(format!("home/{uid}/agent/coder/session/{name}"))
+    }
+
     /// A file or directory of this place.
     pub fn path(&self, below: &str) -> PathBuf {
         self.temp.path().join(below)

@@ -548,9 +548,10 @@ proptest! {
         // Nothing is made up.
         for entry in after.iter().filter(|entry| entry.kind != LOST && entry.seq > 0) {
             let intact = lines.contains(&entry.text) || before.iter().any(|other| other.text == entry.text);
-            // One whose seq alone was wrong has its own again.
+            // One whose seq alone was wrong has its own again, and one wrong byte in a key of the envelope is mended.
             let (_, rest) = entry.text.split_once("\"time\":").unwrap_or_default();
-            let in_damaged = String::from_utf8_lossy(&damaged).contains(rest);
+            let differs = |there: &[u8]| there.iter().zip(rest.bytes()).filter(|(there, byte)| **there != *byte).count();
+            let in_damaged = damaged.windows(rest.len().max(1)).any(|there| differs(there) <= 1);
             prop_assert!(intact || in_damaged, "{entry:?} came from nowhere");
         }
     }

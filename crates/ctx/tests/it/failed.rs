@@ -2,17 +2,12 @@
 //! goes on.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 use testkit::{TestDaemon, until};
 
 use crate::support::{build, json_lines};
-
-fn session_dir(daemon: &TestDaemon, name: &str) -> PathBuf {
-    let uid = rustix::process::getuid().as_raw();
-    daemon.root().join(format!("home/{uid}/agent/coder/session/{name}"))
-}
 
 /// The way in which a session gets lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,7 +75,7 @@ fn a_session_whose_log_is_gone_or_unreadable_is_failed_at_every_door_until_it_is
             for name in ["lost", "other"] {
                 daemon.ctx(&["send", "--session", name, "words"]).ok();
             }
-            let (dir, aside) = (session_dir(&daemon, "lost"), daemon.path("aside"));
+            let (dir, aside) = (daemon.session_dir("lost"), daemon.path("aside"));
             let first = fs::read_to_string(dir.join("events.jsonl")).unwrap();
             let first: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
             let id = first["session_id"].as_str().unwrap().to_owned();
@@ -152,7 +147,7 @@ fn a_session_whose_log_is_gone_or_unreadable_can_be_purged_and_its_name_used_aga
             |row| row.to_string(),
         );
         assert_eq!(daemon.stop(), 0);
-        way.lose(&session_dir(&daemon, "lost"), &daemon.path("aside"));
+        way.lose(&daemon.session_dir("lost"), &daemon.path("aside"));
         daemon.start_again();
         until("the session to be shown as failed", || {
             (get(&daemon, &format!("/sessions/{id}"))["state"] == "failed").then_some(())

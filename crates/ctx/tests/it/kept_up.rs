@@ -1,15 +1,8 @@
 //! Views while the daemon is up: what is removed or repaired under it is made again at once, not at the next start.
 
-use std::path::PathBuf;
-
 use testkit::{Place, TestDaemon, until};
 
 use crate::support::{build, json_lines};
-
-fn session_dir(place: &Place, name: &str) -> PathBuf {
-    let uid = rustix::process::getuid().as_raw();
-    place.root().join(format!("home/{uid}/agent/coder/session/{name}"))
-}
 
 /// A daemon that lets idle sessions go soon.
 fn quick() -> TestDaemon {
@@ -33,7 +26,7 @@ fn repair_of_everything_leaves_what_is_sound_to_the_daemon_and_mends_the_rest() 
     assert!(!told.stderr.contains("in use"), "what is sound is not asked for: {told:?}");
 
     until("the words to be searchable", || (hits(&daemon, "needle") == 4).then_some(()));
-    let log = session_dir(&daemon, "broken").join("events.jsonl");
+    let log = daemon.session_dir("broken").join("events.jsonl");
     // Two records run together: a scan finds neither.
     let whole = std::fs::read_to_string(&log).unwrap();
     let (before, after) = whole.split_at(whole.find("needle two").unwrap());
@@ -43,7 +36,7 @@ fn repair_of_everything_leaves_what_is_sound_to_the_daemon_and_mends_the_rest() 
     assert!(done.code == 0 && done.stdout.contains("before-repair"), "{done:?}");
     // Nobody has used the session since.
     for name in ["messages.jsonl", "latest.md", "state"] {
-        assert!(session_dir(&daemon, "broken").join(name).exists(), "{name} is made again at once");
+        assert!(daemon.session_dir("broken").join(name).exists(), "{name} is made again at once");
     }
     until("the index to have read it again", || {
         let told = daemon.ctx(&["search", "needle"]);

@@ -11,11 +11,6 @@ use testkit::{Place, Pty, TestDaemon, moment, rounds, until};
 
 use crate::support::{daemon, json_lines, start_slow, wait_state};
 
-fn session_dir(place: &Place, name: &str) -> PathBuf {
-    let uid = rustix::process::geteuid().as_raw();
-    place.root().join(format!("home/{uid}/agent/coder/session/{name}"))
-}
-
 fn history(place: &Place, session: &str) -> Vec<Value> {
     json_lines(&place.ctx(&["history", session, "--json"]).ok())
 }
@@ -54,7 +49,7 @@ fn send(place: &Place, session: &str, text: &str) -> String {
 
 /// The records of a log, read strictly: whole lines, no gap, no half command.
 fn records(place: &Place, session: &str) -> Vec<Value> {
-    let text = fs::read_to_string(session_dir(place, session).join("events.jsonl")).unwrap();
+    let text = fs::read_to_string(place.session_dir(session).join("events.jsonl")).unwrap();
     assert!(text.ends_with('\n'), "a torn tail in {session}");
     let records = json_lines(&text);
     for (at, record) in records.iter().enumerate() {
@@ -82,10 +77,10 @@ fn a_fork_says_the_same_with_the_same_ids_and_then_each_goes_its_way() {
     assert!(two.contains("only in two") && !two.contains("only in one"), "{two}");
 
     // Ending, purging and damaging one leaves the other as it is, also for the next daemon.
-    let before = fs::read(session_dir(&daemon, "two").join("events.jsonl")).unwrap();
+    let before = fs::read(daemon.session_dir("two").join("events.jsonl")).unwrap();
     daemon.ctx(&["end", "--yes", "coder/one"]).ok();
     daemon.ctx(&["purge", "--yes", "coder/one"]).ok();
-    assert_eq!(fs::read(session_dir(&daemon, "two").join("events.jsonl")).unwrap(), before);
+    assert_eq!(fs::read(daemon.session_dir("two").join("events.jsonl")).unwrap(), before);
     daemon.stop();
     daemon.start_again();
     assert_eq!(history(&daemon, "coder/two")[..shared.len()], shared[..]);
@@ -108,7 +103,7 @@ fn a_damaged_source_leaves_its_fork_whole() {
     fork(&daemon, "coder/one", "two");
     let two = history(&daemon, "coder/two");
     daemon.stop();
-    fs::write(session_dir(&daemon, "one").join("events.jsonl"), "garbage\n").unwrap();
+    fs::write(daemon.session_dir("one").join("events.jsonl"), "garbage\n").unwrap();
     daemon.start_again();
     assert_eq!(history(&daemon, "coder/two"), two);
     assert_eq!(send(&daemon, "two", "third"), "third\n");
@@ -186,7 +181,7 @@ fn what_is_put_away_is_not_listed_and_a_message_brings_it_back() {
     wait_listed(&daemon, &[], &["other"]);
     // Once the index file does not name it any more, it is found all the same.
     until("the index file", || {
-        let list = session_dir(&daemon, "kept").with_file_name("index").join("list");
+        let list = daemon.session_dir("kept").with_file_name("index").join("list");
         fs::read_to_string(list).is_ok_and(|names| names == "other\n").then_some(())
     });
     assert_eq!(names(&daemon, &["--archived"]), ["kept", "other"]);
@@ -217,7 +212,7 @@ fn only_a_session_that_is_over_is_purged_and_its_audit_lines_stay() {
     assert!(daemon.ctx(&["purge", "--yes", "coder/gone"]).fails(1).contains("EBUSY"));
     daemon.ctx(&["end", "--yes", "coder/gone"]).ok();
     assert!(daemon.ctx(&["purge", "coder/gone"]).fails(2).contains("--yes"), "nobody is there to ask");
-    let dir = session_dir(&daemon, "gone");
+    let dir = daemon.session_dir("gone");
     assert!(dir.exists());
     daemon.ctx(&["purge", "--yes", "coder/gone"]).ok();
     assert!(!dir.exists());
@@ -348,7 +343,7 @@ fn is_sound(daemon: &TestDaemon) {
             (fs::read_dir(daemon.root().join(place)).map_or(0, Iterator::count) == 0).then_some(())
         });
     }
-    for entry in fs::read_dir(session_dir(daemon, "")).unwrap() {
+    for entry in fs::read_dir(daemon.session_dir("")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         if name != "index" {
             records(daemon, &name);
@@ -373,7 +368,7 @@ fn cut_short(place: &Place, id: &str) -> PathBuf {
         "data": { "session_id": id },
     });
     fs::write(away.join("notice"), notice.to_string()).unwrap();
-    fs::rename(session_dir(place, "gone"), away.join("log")).unwrap();
+    fs::rename(place.session_dir("gone"), away.join("log")).unwrap();
     away
 }
 
@@ -440,14 +435,14 @@ fn kill_9_in_the_middle_of_fork_archive_and_purge_leaves_sound_sessions() {
 
         is_sound(&daemon);
         assert_eq!(records(&daemon, "source"), source, "the source is not touched");
-        let there = session_dir(&daemon, &new).join("events.jsonl").exists();
+        let there = daemon.session_dir(&new).join("events.jsonl").exists();
         assert!(there || forked.is_none(), "an acknowledged fork is there");
         if there {
             assert_eq!(history(&daemon, &format!("coder/{new}")), history(&daemon, "coder/source"));
             assert_eq!(send(&daemon, &new, "go on"), "go on\n");
         }
         let dirs = [victim.clone(), format!("{victim}+{id}")];
-        let victim_there = dirs.iter().any(|dir| session_dir(&daemon, dir).exists());
+        let victim_there = dirs.iter().any(|dir| daemon.session_dir(dir).exists());
         assert!(!victim_there || purged.is_none(), "an acknowledged purge is done");
         let told = purges(&daemon).iter().filter(|line| line["session"] == id.as_str()).count();
         assert_eq!(told, usize::from(!victim_there), "a purge is told once");
@@ -510,7 +505,7 @@ fn an_export_has_every_message_and_reads_well() {
     let lines = json_lines(&daemon.ctx(&["export", "coder/one", "--to", "jsonl"]).ok());
     assert_eq!((&lines[0]["type"], &lines[0]["version"]), (&"session".into(), &1.into()));
     assert_eq!((&lines[0]["title"], &lines[0]["state"]), (&"A title".into(), &"idle".into()));
-    let file = fs::read_to_string(session_dir(&daemon, "one").join("messages.jsonl")).unwrap();
+    let file = fs::read_to_string(daemon.session_dir("one").join("messages.jsonl")).unwrap();
     let said: Vec<Value> = json_lines(&file);
     assert_eq!(lines.len() - 1, said.len());
     for (line, said) in lines[1..].iter().zip(&said) {

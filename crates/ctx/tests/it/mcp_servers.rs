@@ -230,6 +230,31 @@ fn a_server_that_falls_over_or_never_starts_is_an_error_of_its_tool() {
     );
 }
 
+#[test]
+fn a_cancel_and_the_daemons_death_end_a_servers_program() {
+    let words = unique();
+    let mut project = Project::new(build(), &plain(&words, "")).trusted();
+    let call = json!({ "script": [{ "tool": { "name": "plain.do", "input": { "what": "sleep" } } }, { "text": "never" }] });
+    let send = |project: &Project| {
+        project.ctx(&["send", "--yes", "--detach", "--session", "s", &call.to_string()]).ok();
+        until("the call", || {
+            project.log("s").iter().rfind(|record| record["type"] == "tool_started").cloned()
+        });
+        until("the server", || (!command_lines(&words).is_empty()).then_some(()));
+    };
+    send(&project);
+    project.ctx(&["pause", "proj/s"]).ok();
+    project.ctx(&["cancel", "proj/s"]);
+    wait_state_of(&project.daemon, "proj/s", "idle");
+    until("no process of it", || command_lines(&words).is_empty().then_some(()));
+    send(&project);
+    project.daemon.kill();
+    project.daemon.start_again();
+    until("no process of it", || command_lines(&words).is_empty().then_some(()));
+    wait_state_of(&project.daemon, "proj/s", "idle");
+    assert_eq!(project.does("s", "hello"), "hello", "the next run has it again");
+}
+
 /// A server of the SDK behind an address, until it is dropped.
 struct AtAddress(Child, u16);
 

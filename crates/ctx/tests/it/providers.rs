@@ -112,28 +112,48 @@ fn a_wait_before_another_attempt_is_shown_and_recorded() {
 
 #[test]
 fn a_daemon_killed_in_the_middle_of_an_answer_keeps_the_text_and_a_retry_goes_on() {
-    let (mut daemon, server) = (build().start(), ModelServer::start());
-    server.reply(Reply::call("fs_list", json!({ "path": "." })));
-    server.reply(Reply::text("The first half of an answer that is long enough.").ending(End::Silent(5)));
-    let args = ["run", "--session", "s", "--model", "openai:test-model", "what is here?"];
-    let mut child =
-        with_key(&daemon, &server, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until("half an answer", || (server.bodies().len() == 2 && server.open() == 1).then_some(()));
-    daemon.kill();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    daemon.start_again();
-    wait_state(&daemon, "s", "idle");
-    server.reply(Reply::text("There is nothing here."));
-    ctx(&daemon, &server, &["retry", "coder/s"]).ok();
-    daemon.ctx(&["wait", "coder/s"]);
-    let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
-    assert!(history.contains("There is nothing here."), "{history}");
-    assert_eq!(history.matches("what is here?").count(), 1, "no new message: {history}");
-    let last = server.bodies().pop().unwrap().to_string();
-    assert!(last.contains("function_call_output"), "the call came with its result: {last}");
-    let again = ctx(&daemon, &server, &["retry", "coder/s"]);
-    assert!(again.code == 1 && again.stderr.contains("came to its end"), "{}", again.stderr);
+    for (kind, base, result) in [
+        ("openai", "/v1", "function_call_output"),
+        ("openai-chat", "/v1", "tool_call_id"),
+        ("anthropic", "", "tool_result"),
+        ("gemini", "", "functionResponse"),
+    ] {
+        let (mut daemon, server) = (build().start(), ModelServer::start());
+        let base = server.url() + base;
+        let add =
+            ["model", "add", "own", "--kind", kind, "--base-url", &base, "--key-env", "MY_KEY", "--no-test"];
+        let with = |daemon: &Place, args: &[&str]| {
+            let mut command = daemon.command(args);
+            command.env("MY_KEY", KEY).stdin(Stdio::null());
+            command
+        };
+        finish(&mut with(&daemon, &add)).ok();
+        server.reply(Reply::call("fs_list", json!({ "path": "." })));
+        server.reply(Reply::text("The first half of an answer that is long enough.").ending(End::Silent(5)));
+        let args = ["run", "--session", "s", "--model", "own:test-model", "what is here?"];
+        let mut child = with(&daemon, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let answer = daemon.session_dir("s").join("context/answer.json");
+        until("half an answer", || {
+            std::fs::read_to_string(&answer).ok().filter(|kept| kept.contains("The first ha"))
+        });
+        daemon.kill();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        daemon.start_again();
+        wait_state(&daemon, "s", "idle");
+        let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
+        assert!(history.contains("The first ha"), "{kind}: {history}");
+        server.reply(Reply::text("There is nothing here."));
+        finish(&mut with(&daemon, &["retry", "coder/s"])).ok();
+        daemon.ctx(&["wait", "coder/s"]);
+        let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
+        assert!(history.contains("There is nothing here."), "{kind}: {history}");
+        assert_eq!(history.matches("what is here?").count(), 1, "{kind}: no new message: {history}");
+        let last = server.bodies().pop().unwrap().to_string();
+        assert!(last.contains(result), "{kind}: the call came with its result: {last}");
+        let again = finish(&mut with(&daemon, &["retry", "coder/s"]));
+        assert!(again.code == 1 && again.stderr.contains("came to its end"), "{kind}: {}", again.stderr);
+    }
 }
 
 #[test]
