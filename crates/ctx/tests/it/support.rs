@@ -20,7 +20,7 @@ pub fn build() -> DaemonBuilder {
 }
 
 /// A message for `debug/script` that takes a minute, unless it is cancelled.
-pub const SLOW: &str = r#"{"script":[{"text":"begun"},{"sleep_ms":60000},{"text":"never"}]}"#;
+pub const SLOW: &str = r#"{"script":[{"text":"beg\u0075n"},{"sleep_ms":60000},{"text":"never"}]}"#;
 
 /// Starts a run that takes a minute and waits until it has said something; its id.
 pub fn start_slow(daemon: &TestDaemon, session: &str) -> String {
