@@ -12,6 +12,7 @@ use ctx_session::control::ApprovalClock;
 use ctx_session::issue::IssueAct;
 use ctx_session::project::Strategy;
 use ctx_session::record::{ApprovalOutcome, Failure, PromptRef, RunKind};
+use ctx_session::rules::wishes_of_retry;
 use ctx_session::{
     Answer, ApprovalId, CallId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, Session,
     StateName, SubagentId, Timestamp,
@@ -221,11 +222,15 @@ impl Driver {
     }
 
     /// A slot for a run that is tried again.
-    pub(super) async fn admit_retry(&mut self) -> Result<(Admission, Option<Ready>), Refusal> {
-        if self.core()?.session.state.name() != StateName::Idle {
+    pub(super) async fn admit_retry(&mut self, by: u32) -> Result<(Admission, Option<Ready>), Refusal> {
+        let session = &self.core()?.session;
+        if session.state.name() != StateName::Idle {
             return Ok((Admission::none(), None));
         }
-        self.admit_as_it_is().await
+        let (model, cwd) = (session.model_override.clone(), session.cwd.clone());
+        let wishes = wishes_of_retry(session, by);
+        let (admission, ready, _) = self.admit_at(model, cwd, wishes, None).await?;
+        Ok((admission, ready))
     }
 
     /// A slot for what goes on once a proposed compaction is approved.

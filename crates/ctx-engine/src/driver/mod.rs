@@ -265,7 +265,7 @@ impl Driver {
                 (Command::Compact { strategy, admission, by }, ready)
             }
             Command::Retry { by, .. } => {
-                let (admission, ready) = self.admit_retry().await?;
+                let (admission, ready) = self.admit_retry(by).await?;
                 (Command::Retry { admission, by }, ready)
             }
             Command::ApproveCompaction { compaction, edits, by, .. } => {

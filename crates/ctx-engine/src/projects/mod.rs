@@ -5,8 +5,9 @@
 pub(crate) mod log;
 pub(crate) mod standing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use ctx_session::project::Problem;
 use ctx_session::record::Workspace;
@@ -18,6 +19,15 @@ pub use log::{ProjectLog, Told};
 
 use crate::port::ProjectFiles;
 use standing::Standing;
+
+/// The last glance at a project.
+#[derive(Debug)]
+pub(crate) struct Glance {
+    /// None: someone is at it now.
+    pub ended_at: Option<Instant>,
+    /// What was seen; while the first one is under way, what was known before.
+    pub snapshot: Option<String>,
+}
 
 /// Every project there is.
 pub(crate) struct Projects {
@@ -33,8 +43,7 @@ pub(crate) struct Projects {
     pub showing: Mutex<()>,
     /// Held while a directory becomes a project.
     pub placing: Mutex<()>,
-    /// The projects that someone glances at.
-    pub glanced_at: Arc<Mutex<BTreeSet<Name>>>,
+    pub glances: Mutex<BTreeMap<Name, Glance>>,
 }
 
 /// A project to be registered.
@@ -117,7 +126,7 @@ impl Projects {
             looking: Mutex::default(),
             showing: Mutex::default(),
             placing: Mutex::default(),
-            glanced_at: Arc::default(),
+            glances: Mutex::default(),
         }
     }
 }

@@ -46,6 +46,7 @@ pub use create::{Create, Dsl, create};
 pub use fork::Fork;
 pub use import::{Added, Known, Marked, may_import};
 pub use post::check_message;
+pub use retry::wishes_of_retry;
 
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Command, Decision, Effect, RunContext};

@@ -30,13 +30,25 @@ pub(super) fn retry(
             kind: RunKind::Continuation,
             continues: Some(last),
             strategy: None,
-            wishes: RunWishes::default(),
+            wishes: wishes_of_retry(session, by),
         })),
         context_record(run, context),
         moved(from, to, Trigger::RunRetried, Some(by)),
     ]);
     let effects = std::iter::once(Effect::StartRun { run }).chain(count_changed(from, to)).collect();
     Ok(Decision { records, effects, answer: Answer::Run { run, state: RunState::Running } })
+}
+
+/// What came with the message holds for its retry too, unless another user asks: what is looser than the owner's word is
+/// the owner's to say.
+pub fn wishes_of_retry(session: &Session, by: u32) -> RunWishes {
+    let last = last_run(session).filter(|_| by == session.meta.owner);
+    last.map(|run| run.wishes.clone()).unwrap_or_default()
+}
+
+/// A compaction is asked for again by name; what it was to work on is not a message.
+fn last_run(session: &Session) -> Option<&Run> {
+    session.runs().rev().find(|run| run.kind != RunKind::Compaction)
 }
 
 /// The run that is tried again, where there is one.
@@ -51,8 +63,7 @@ fn may_retry(session: &Session) -> Result<&Run, Refusal> {
         State::Ended | State::Failed(_) => return Err(over(session)),
     }
     let nothing = |why: &str| Err(Refusal::new(Code::Enoent, format!("{why}; send a message instead")));
-    // A compaction is asked for again by name; what it was to work on is not a message.
-    match session.runs().rev().find(|run| run.kind != RunKind::Compaction) {
+    match last_run(session) {
         None => nothing("the session has no run to try again"),
         Some(run) => match run.state {
             RunState::Failed(_) | RunState::Cancelled if run.started_at.is_some() => Ok(run),

@@ -57,6 +57,12 @@ fn without_a_terminal_a_question_is_denied_unless_the_message_answers_it() {
     assert_eq!(records(&daemon, "yes", "context")[0]["approvals"], "allow");
     assert!(daemon.ctx(&["log", "coder/yes"]).ok().contains("everything is allowed"));
 
+    // A retry has what came with the message.
+    send(&daemon, "again", &["--yes"], json!([{ "error": "broken_stream" }]));
+    daemon.ctx(&["retry", "coder/again"]).ok();
+    daemon.ctx(&["wait", "coder/again"]);
+    assert_eq!(records(&daemon, "again", "context")[1]["approvals"], "allow");
+
     let both = json!([writing("/work/b", "x"), writing("/work/c", "x"), { "text": "end" }]);
     send(&daemon, "rule", &["--allow", "fs.write *b"], both).ok();
     assert!(work.join("b").exists() && !work.join("c").exists());

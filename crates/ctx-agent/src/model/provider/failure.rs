@@ -1,6 +1,6 @@
 //! What a provider's refusal means: from a status and a body, or from an error inside a stream, to one of our errors. Pure.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
@@ -174,10 +174,18 @@ fn retry_delay(error: &Value) -> Option<Duration> {
     seconds(text.strip_suffix('s')?)
 }
 
-/// A number of seconds as headers have it; a date, which some proxies send, is not worth the trouble.
-pub fn seconds(text: &str) -> Option<Duration> {
-    let seconds = text.trim().parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
-    Some(Duration::from_secs_f64(seconds.min(86_400.0)))
+/// How long to wait as headers say it: a number of seconds, or the date until when.
+pub fn wait_of(text: &str, now: SystemTime) -> Option<Duration> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let text = text.trim();
+    if let Ok(date) = httpdate::parse_http_date(text) {
+        return Some(date.duration_since(now).unwrap_or_default().min(DAY));
+    }
+    seconds(text).map(|wait| wait.min(DAY))
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
 /// The provider's words are not repeated: they may quote the key.
@@ -200,4 +208,22 @@ pub fn shown(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let kept = cut(&line, DETAIL_BYTES_MAX);
     if kept.len() < line.len() { format!("{kept}…") } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_a_number_of_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Wed, 18 Nov 2026 07:00:00 GMT").unwrap();
+        let wait = |text| wait_of(text, now).map(|wait| wait.as_secs_f64());
+        assert_eq!(wait(" 2.5 "), Some(2.5));
+        assert_eq!(wait("Wed, 18 Nov 2026 07:00:30 GMT"), Some(30.0));
+        assert_eq!(wait("Wed, 18 Nov 2026 06:00:00 GMT"), Some(0.0), "it is over");
+        assert_eq!(wait("9e9"), Some(86_400.0));
+        for bad in ["-1", "inf", "soon", ""] {
+            assert_eq!(wait(bad), None, "{bad}");
+        }
+    }
 }

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response};
 use serde_json::Value;
 
-use super::failure::{Refused, seconds};
+use super::failure::{Refused, wait_of};
 use super::setup::{Kind, Secret, Setup};
 use crate::model::ModelError;
 
@@ -150,7 +150,8 @@ impl Ask<'_> {
         let kind = content_type(&response);
         let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let in_ms = header("retry-after-ms").and_then(|text| text.parse().ok()).map(Duration::from_millis);
-        let retry_after = in_ms.or_else(|| header(RETRY_AFTER.as_str()).and_then(seconds));
+        let retry_after =
+            in_ms.or_else(|| header(RETRY_AFTER.as_str()).and_then(|text| wait_of(text, SystemTime::now())));
         let body = match self.body(response, time).await {
             Ok(body) => body,
             Err(error) => return error,
