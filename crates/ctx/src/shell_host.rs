@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ctx_doors::mcp::ServerName;
-use ctx_host::shell::text::fence::Policy;
+use ctx_host::shell::text::policy::Policy;
 use ctx_host::shell::{HostConfig, RemoteConfig};
 use ctx_session::Code;
 

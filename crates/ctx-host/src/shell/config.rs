@@ -8,7 +8,7 @@ use super::limits::ShellLimits;
 use super::local::RunAs;
 use super::local::caged::CageSetup;
 use super::remote::RemoteConfig;
-use super::text::fence::Policy;
+use super::text::policy::Policy;
 use super::workspace::SnapshotSetup;
 
 /// What shells are told instead of what the server's own environment says: there is no screen for an editor or a pager,

@@ -8,4 +8,5 @@ pub mod ends;
 pub mod fence;
 pub mod output;
 pub mod pattern;
+pub mod policy;
 pub mod redact;

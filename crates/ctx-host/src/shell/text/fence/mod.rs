@@ -6,7 +6,6 @@
 //! can run anything, and only the cage holds against that.
 
 mod cursor;
-mod policy;
 mod programs;
 mod read;
 mod table;
@@ -14,9 +13,10 @@ mod variables;
 mod word;
 mod wrapper;
 
-pub use policy::{Pattern, PatternError, Policy, PolicyError};
 pub use programs::{Program, assignments, programs};
 pub use word::Assignment;
+
+use super::policy::{Pattern, PatternError, Policy};
 
 /// The rules for the commands of one shell.
 #[derive(Debug, Clone)]
@@ -102,9 +102,10 @@ impl Fence {
     }
 
     fn check_program(&self, program: &Program) -> Result<(), Refused> {
-        let denied_by_policy = self.policy.denies(program);
-        let is_denied = self.deny.iter().any(|pattern| pattern.matches(program));
-        let is_allowed = self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(program));
+        let name = program.name();
+        let denied_by_policy = self.policy.denies(name);
+        let is_denied = self.deny.iter().any(|pattern| pattern.matches(name));
+        let is_allowed = self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(name));
         match program {
             Program::Unknown(text) if denied_by_policy.is_some() || is_denied || !is_allowed => {
                 Err(Refused::Unknown { text: text.clone() })

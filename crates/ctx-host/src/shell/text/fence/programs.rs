@@ -1,9 +1,11 @@
 //! The programs that a command would run, and the variables that it sets: `read` finds the simple commands, `table`
 //! the programs that run others.
 
+use crate::shell::text::policy::base_name;
+
 use super::read::{DEPTH_MAX, Event, read};
 use super::table::rows;
-use super::word::{Assignment, Word, base_name};
+use super::word::{Assignment, Word};
 use super::wrapper::Inner;
 
 /// How much of an unknown text is shown in a message.
@@ -16,6 +18,16 @@ pub enum Program {
     Named(String),
     /// Not known before it runs: `$X`, `/bin/r*`, `eval "$code"`.
     Unknown(String),
+}
+
+impl Program {
+    /// Its name, where that is known.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Program::Named(name) => Some(name),
+            Program::Unknown(_) => None,
+        }
+    }
 }
 
 /// The programs that a command would run, as far as its text shows them.

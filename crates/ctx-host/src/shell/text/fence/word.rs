@@ -88,11 +88,6 @@ pub(super) fn variable_name(text: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-/// The last part of a path.
-pub(super) fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
 /// A word that is being read. `Word` describes the fields of the same names.
 #[derive(Default)]
 pub(super) struct Draft {

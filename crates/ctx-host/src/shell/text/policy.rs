@@ -1,11 +1,6 @@
 //! Patterns for program names, and the operator's policy file, which consists of them. How programs are found in a
 //! command is not its business.
 
-use std::collections::HashMap;
-
-use super::programs::Program;
-use super::word::base_name;
-
 /// A name with `*` and `?`. With a slash in it, it is compared with the path as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
@@ -70,16 +65,12 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether the pattern matches this program. Only `*` matches an unknown one.
-    pub fn matches(&self, program: &Program) -> bool {
-        match program {
-            Program::Named(name) => {
-                // A pattern without a slash is compared with the name behind the last one.
-                let compared = if self.0.contains('/') { name } else { base_name(name) };
-                glob(self.0.as_bytes(), compared.as_bytes())
-            }
-            Program::Unknown(_) => self.is_star(),
-        }
+    /// Whether the pattern matches this program. Only `*` matches one whose name is unknown.
+    pub fn matches(&self, program: Option<&str>) -> bool {
+        let Some(name) = program else { return self.is_star() };
+        // A pattern without a slash is compared with the name behind the last one.
+        let compared = if self.0.contains('/') { name } else { base_name(name) };
+        glob(self.0.as_bytes(), compared.as_bytes())
     }
 
     /// Whether it matches every program that the other one matches. `false` also where that is not simple to see.
@@ -151,8 +142,7 @@ impl Policy {
     /// Reads `allow PATTERN` and `deny PATTERN` lines; blank lines and `#` comments are skipped. A line that can never
     /// decide, because an earlier one matches the same programs, is an error: it would not do what it was written for.
     pub fn parse(text: &str) -> Result<Policy, PolicyError> {
-        let mut rules = Vec::new();
-        let mut earlier = Earlier::default();
+        let mut rules: Vec<Rule> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let (number, line) = (index + 1, line.trim());
             if line.is_empty() || line.starts_with('#') {
@@ -168,12 +158,11 @@ impl Policy {
             };
             let pattern = Pattern::parse(rest).map_err(|reason| error(format!("bad pattern: {reason}")))?;
             // A line that repeats what an earlier one says does no harm.
-            if let Some(before) = earlier.covering(&pattern).filter(|before| before.allows != allows) {
+            let before = rules.iter().find(|before| before.pattern.covers(&pattern));
+            if let Some(before) = before.filter(|before| before.allows != allows) {
                 return Err(PolicyError { line: number, reason: never_decides(line, before) });
             }
-            let rule = Rule { line: number, allows, pattern };
-            earlier.add(&rule);
-            rules.push(rule);
+            rules.push(Rule { line: number, allows, pattern });
         }
         Ok(Policy { rules })
     }
@@ -184,33 +173,9 @@ impl Policy {
     }
 
     /// The line that denies this program.
-    pub(super) fn denies(&self, program: &Program) -> Option<usize> {
+    pub fn denies(&self, program: Option<&str>) -> Option<usize> {
         let rule = self.rules.iter().find(|rule| rule.pattern.matches(program))?;
         (!rule.allows).then_some(rule.line)
-    }
-}
-
-/// The rules so far. Names are found by a map, so that a long file is read in a short time.
-#[derive(Default)]
-struct Earlier {
-    names: HashMap<String, Rule>,
-    patterns: Vec<Rule>,
-}
-
-impl Earlier {
-    fn add(&mut self, rule: &Rule) {
-        match rule.pattern.0.contains(['*', '?']) {
-            true => self.patterns.push(rule.clone()),
-            false => drop(self.names.insert(rule.pattern.0.clone(), rule.clone())),
-        }
-    }
-
-    /// The first rule that matches every program that this pattern matches.
-    fn covering(&self, pattern: &Pattern) -> Option<&Rule> {
-        let names = [pattern.as_str(), base_name(pattern.as_str())];
-        let names = names.into_iter().filter_map(|name| self.names.get(name));
-        let covering = names.chain(&self.patterns).filter(|rule| rule.pattern.covers(pattern));
-        covering.min_by_key(|rule| rule.line)
     }
 }
 
@@ -221,4 +186,9 @@ fn never_decides(line: &str, before: &Rule) -> String {
         "`{line}` never decides anything, because the first line that matches a program does, and line {at} \
          (`{word} {pattern}`) matches all that it does; put it before line {at}, or leave it out"
     )
+}
+
+/// The last part of a path.
+pub(super) fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
