@@ -26,6 +26,10 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 const NOT_STARTED: u8 = 127;
 const SIGNALLED: i32 = 128;
 
+/// What the names of variables for the command begin with in the guard's own environment. The guard starts with the
+/// daemon's rights, and a variable such as `LD_PRELOAD` would make it run somebody's code with them.
+pub const GIVEN: &str = "CTX_GIVEN_";
+
 /// How the commands of a session's owner are started.
 #[derive(Debug, Clone)]
 pub struct Guarded {
@@ -89,7 +93,13 @@ fn watch(command: &[OsString]) -> io::Result<ExitStatus> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command to run"));
     };
     set_child_subreaper(Some(getpid()))?;
-    let mut child = Command::new(program).args(arguments).stderr(Stdio::null()).process_group(0).spawn()?;
+    let mut starting = Command::new(program);
+    for (name, value) in std::env::vars_os() {
+        if let Some(given) = name.to_str().and_then(|name| name.strip_prefix(GIVEN)) {
+            starting.env_remove(&name).env(given, value);
+        }
+    }
+    let mut child = starting.args(arguments).stderr(Stdio::null()).process_group(0).spawn()?;
     let status = wait_for(&mut child);
     // Whatever came of it, nothing is left.
     end_all();

@@ -55,7 +55,7 @@ pub trait Worker: Send + Sync + 'static {
     fn forget_terminals(&self, _owner: u32, _: SessionId) {}
 
     /// Does something to all processes that a session's runs have started. Ready when it is done.
-    fn processes(&self, _session: SessionId, _act: ProcessAct) -> BoxFuture<'static, ()> {
+    fn processes(&self, _owner: u32, _session: SessionId, _act: ProcessAct) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 }

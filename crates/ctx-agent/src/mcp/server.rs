@@ -10,7 +10,7 @@ use ctx_host::cage::RunningCage;
 use ctx_session::{Code, Name, Refusal};
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, Implementation,
-    ResourceContents,
+    PaginatedRequestParams, ResourceContents,
 };
 use rmcp::service::{NotificationContext, RunningService};
 use rmcp::{ClientHandler, RoleClient, ServiceError};
@@ -28,6 +28,7 @@ const LIST_MAX: Duration = Duration::from_secs(15);
 const CALL_MAX: Duration = Duration::from_secs(600);
 /// The most tools of one server, and the most of what it says of each.
 const TOOLS_MAX: usize = 256;
+const PAGES_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 128;
 const DESCRIPTION_BYTES_MAX: usize = 4096;
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
@@ -168,7 +169,7 @@ impl Server {
     }
 
     pub(super) async fn list(&self) -> Result<(), Refusal> {
-        let listed = match tokio::time::timeout(LIST_MAX, self.service.list_all_tools()).await {
+        let listed = match tokio::time::timeout(LIST_MAX, self.pages()).await {
             Ok(Ok(tools)) => tools,
             Ok(Err(error)) => return Err(Refusal::new(Code::Eproto, self.in_words(&error))),
             Err(_) => {
@@ -180,6 +181,21 @@ impl Server {
             listed.into_iter().filter_map(|tool| self.offer(tool)).take(TOOLS_MAX).collect();
         *lock(&self.offered) = offered.into();
         Ok(())
+    }
+
+    /// The tools page by page; a server that always has one more is not asked for ever.
+    async fn pages(&self) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = self.service.list_tools(Some(params)).await?;
+            tools.extend(page.tools.into_iter().take(TOOLS_MAX));
+            cursor = page.next_cursor;
+            if cursor.is_none() || tools.len() >= TOOLS_MAX {
+                break;
+            }
+        }
+        Ok(tools)
     }
 
     /// A tool as a model is shown it; None: it has no name that can be written.

@@ -22,7 +22,7 @@ use super::server::{Hears, LastWords, Process, Server};
 use super::{McpGround, ServerWant};
 use crate::cage::make_home;
 use crate::cut;
-use crate::guard::Guarded;
+use crate::guard::{GIVEN, Guarded};
 use crate::project::Given;
 use crate::redact::Redaction;
 
@@ -238,7 +238,8 @@ fn plain(want: &ServerWant, env: Vec<(String, String)>) -> Result<Started, Refus
     let first = words.next().ok_or_else(|| broken(&"there is no guard to run it in"))?;
     let mut command = Command::new(first);
     command.args(words).arg("--in").arg(&want.cwd).arg("--").args(&want.server.command);
-    command.env_clear().envs(own).envs(env).current_dir("/");
+    let given = env.into_iter().map(|(name, value)| (format!("{GIVEN}{name}"), value));
+    command.env_clear().envs(own).envs(given).current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(closing);
     let mut child = command.spawn().map_err(|error| broken(&error))?;
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());

@@ -87,9 +87,9 @@ pub struct Services {
 }
 
 impl Services {
-    fn freeze_terminals(&self, session: SessionId, is_frozen: bool) {
+    fn freeze_terminals(&self, owner: u32, session: SessionId, is_frozen: bool) {
         if let Some(Err(error)) =
-            self.terminals.as_ref().map(|terminals| terminals.freeze(session, is_frozen))
+            self.terminals.as_ref().map(|terminals| terminals.freeze(owner, session, is_frozen))
         {
             tracing::warn!(%session, %error, "a terminal could not be frozen or thawed");
         }
@@ -111,8 +111,8 @@ impl Services {
     }
 
     /// Stops all processes of a session where they are, and those that it would start. Blocks until they are.
-    pub fn freeze(&self, session: SessionId) {
-        self.freeze_terminals(session, true);
+    pub fn freeze(&self, owner: u32, session: SessionId) {
+        self.freeze_terminals(owner, session, true);
         if let Some(shells) = &self.shells {
             shells.freeze(session);
         }
@@ -122,8 +122,8 @@ impl Services {
     }
 
     /// Lets them go on.
-    pub fn thaw(&self, session: SessionId) {
-        self.freeze_terminals(session, false);
+    pub fn thaw(&self, owner: u32, session: SessionId) {
+        self.freeze_terminals(owner, session, false);
         if let Some(shells) = &self.shells {
             shells.thaw(session);
         }

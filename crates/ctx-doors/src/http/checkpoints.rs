@@ -86,6 +86,7 @@ pub(super) async fn create(
 ) -> Answer<(StatusCode, Json<Checkpoint>)> {
     let id = session_id(&id)?;
     if new.files {
+        api.engine.find(caller, id)?;
         files::check(&api, id).await?;
     }
     let made = api.engine.checkpoint(caller, id, new.reason, key).await?;

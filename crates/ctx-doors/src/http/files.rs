@@ -95,6 +95,7 @@ pub(super) async fn rollback(
     checkpoint: CheckpointId,
 ) -> Answer<Option<FilesBack>> {
     let engine = api.engine.clone();
+    engine.find(caller, id)?;
     let Some(snapshots) = snapshots(api) else {
         engine.rollback(caller, id, checkpoint, None).await?;
         return Ok(None);

@@ -86,7 +86,7 @@ impl Ptys {
     pub fn new(
         (engine, terminals): (&Engine, Arc<Terminals>),
         (session, caller): (SessionId, Caller),
-        may_type: bool,
+        is_attached: bool,
         hello: &Hello,
     ) -> Ptys {
         let (tell, told) = mpsc::channel(PIECES);
@@ -99,7 +99,8 @@ impl Ptys {
             session,
             owner,
             caller,
-            may_type,
+            // A terminal has its owner's rights: members of a space look on.
+            may_type: is_attached && owner == caller.uid,
             encoding: hello.pty_encoding,
             scrollback: hello.scrollback.unwrap_or(usize::MAX),
             seq: 0,

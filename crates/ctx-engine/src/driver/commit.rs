@@ -117,7 +117,8 @@ impl Driver {
     /// What the session's processes do when its state has changed. Who asked for it waits: a pause that is answered has
     /// stopped everything, and an end that is answered has ended it.
     async fn follow_with_processes(&self, before: StateName, is_rollback: bool) {
-        let Some(now) = self.core_ref().map(|core| core.session.state.name()) else { return };
+        let Some(session) = self.core_ref().map(|core| &core.session) else { return };
+        let (owner, now) = (session.meta.owner, session.state.name());
         let act = match (before, now) {
             (before, now) if before == now && !is_rollback => return,
             (_, StateName::Paused) => ProcessAct::Freeze,
@@ -136,7 +137,7 @@ impl Driver {
                 return;
             }
         };
-        self.inner.worker.processes(self.id, act).await;
+        self.inner.worker.processes(owner, self.id, act).await;
     }
 
     /// A slot is free before anyone can see that its run is over.

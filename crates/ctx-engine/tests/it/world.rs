@@ -208,7 +208,7 @@ struct Hands {
 }
 
 impl Worker for Hands {
-    fn processes(&self, _: SessionId, _: ProcessAct) -> BoxFuture<'static, ()> {
+    fn processes(&self, _: u32, _: SessionId, _: ProcessAct) -> BoxFuture<'static, ()> {
         assert!(!self.breaks.load(Ordering::SeqCst), "broken, as the test wants it");
         Box::pin(std::future::ready(()))
     }

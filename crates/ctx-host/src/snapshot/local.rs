@@ -19,6 +19,7 @@ use super::ignored::{GIT, Ignored, RULES_FILE, is_never_part};
 use super::tree::{Outer, RelPath, join, parent, parents};
 use crate::rights::Rights;
 
+/// The most bytes of ignore rules that hold in one directory, with those of the directories above it; further ones do not.
 const RULES_BYTES_MAX: u64 = 1 << 20;
 /// Directories in directories; each holds a file descriptor open while it is walked.
 const DEPTH_MAX: usize = 200;
@@ -79,7 +80,7 @@ impl Local {
         let mut outer = Vec::new();
         let mut add = |file: PathBuf, dir: &Path| {
             let below = self.path.strip_prefix(dir).map(|below| below.as_os_str().as_bytes().to_vec());
-            if let (Ok(below), Some(text)) = (below, small_file(File::open(&file))) {
+            if let (Ok(below), Some(text)) = (below, small_file(open_rules(&file), RULES_BYTES_MAX / 16)) {
                 outer.push(Outer { below, text });
             }
         };
@@ -122,10 +123,18 @@ fn stat_of(stat: &rustix::fs::Stat) -> Stat {
     }
 }
 
-fn small_file(file: io::Result<File>) -> Option<Vec<u8>> {
-    let file = file.ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()))?;
+/// Its user can put a pipe there that nobody writes to.
+fn open_rules(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// None where it has more bytes than this.
+fn small_file(file: io::Result<File>, bytes_max: u64) -> Option<Vec<u8>> {
+    let fits = |file: &File| file.metadata().is_ok_and(|data| data.is_file() && data.len() <= bytes_max);
+    let file = file.ok().filter(fits)?;
     let mut text = Vec::new();
-    file.take(RULES_BYTES_MAX).read_to_end(&mut text).ok()?;
+    file.take(bytes_max).read_to_end(&mut text).ok()?;
     Some(text)
 }
 
@@ -137,6 +146,7 @@ impl Files for Local {
                 local: self,
                 rules: Ignored::above(&outer),
                 walk: Walk { outer, ..Walk::default() },
+                rules_left: RULES_BYTES_MAX,
                 options,
             };
             let root = self.resolve(b".", OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -240,6 +250,7 @@ struct Walking<'a> {
     local: &'a Local,
     rules: Ignored,
     walk: Walk,
+    rules_left: u64,
     options: WalkOptions<'a>,
 }
 
@@ -253,11 +264,12 @@ impl Walking<'_> {
                 names.push(name.to_vec());
             }
         }
-        let rules = self.rules.len();
+        let (rules, rules_left) = (self.rules.len(), self.rules_left);
         if !self.options.with_ignored && names.iter().any(|name| name == RULES_FILE) {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&fd, RULES_FILE, flags, Mode::empty());
-            if let Some(text) = small_file(file.map(File::from).map_err(Into::into)) {
+            if let Some(text) = small_file(file.map(File::from).map_err(Into::into), rules_left) {
+                self.rules_left = rules_left.saturating_sub(text.len() as u64);
                 self.rules.add(&path, &text);
             }
         }
@@ -265,6 +277,7 @@ impl Walking<'_> {
             self.entry(&fd, &path, &name, depth)?;
         }
         self.rules.truncate(rules);
+        self.rules_left = rules_left;
         Ok(())
     }
 

@@ -45,6 +45,8 @@ pub enum SnapshotError {
     Damaged { what: String },
     #[error("{what}")]
     TooMuch { what: String },
+    #[error("the snapshots of {path} are in use; try again in a moment", path = path.display())]
+    Busy { path: PathBuf },
     #[error(transparent)]
     Rights(#[from] crate::rights::RightsError),
 }
@@ -67,6 +69,7 @@ impl SnapshotError {
             },
             SnapshotError::Damaged { .. } => Code::Eio,
             SnapshotError::TooMuch { .. } => Code::Emsgsize,
+            SnapshotError::Busy { .. } => Code::Eagain,
             SnapshotError::Rights(_) => Code::Eacces,
         }
     }

@@ -1,5 +1,6 @@
 //! Room: how much the stores hold, and which snapshots go.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use ctx_session::{Timestamp, Ulid};
@@ -120,12 +121,27 @@ impl Snapshots {
         }
     }
 
-    /// Removes the oldest snapshots that no checkpoint needs until the stores are within the budget.
+    /// Removes the oldest snapshots that no checkpoint needs until each user's stores are within the budget.
     pub fn keep_within_budget(&self) -> Result<Pruned, SnapshotError> {
+        let users: BTreeSet<u32> = self.stores()?.iter().map(|store| store.about.uid).collect();
         let mut all = Pruned::default();
-        while self.bytes()? > self.inner.limits.budget_bytes {
-            let infos: Vec<Info> =
-                self.stores()?.iter().map(Store::infos).collect::<Result<Vec<_>, _>>()?.concat();
+        for uid in users {
+            let pruned = self.keep_within_budget_of(uid)?;
+            all.snapshots += pruned.snapshots;
+            all.bytes += pruned.bytes;
+        }
+        Ok(all)
+    }
+
+    fn keep_within_budget_of(&self, uid: u32) -> Result<Pruned, SnapshotError> {
+        let own = |store: &Store| store.about.uid == uid;
+        let mut all = Pruned::default();
+        loop {
+            let stores: Vec<Store> = self.stores()?.into_iter().filter(own).collect();
+            if stores.iter().map(Store::bytes).sum::<u64>() <= self.inner.limits.budget_bytes {
+                break;
+            }
+            let infos: Vec<Info> = stores.iter().map(Store::infos).collect::<Result<Vec<_>, _>>()?.concat();
             let free = may_go(&infos);
             // The newest of them was just taken.
             let count = free.len().div_ceil(PART).min(free.len().saturating_sub(1));
@@ -133,8 +149,9 @@ impl Snapshots {
                 tracing::warn!("the snapshot store is over its budget, and checkpoints need what is in it");
                 break;
             };
-            let goes = |_: u32, infos: &[Info]| {
-                infos.iter().map(|info| info.id).filter(|id| oldest.contains(id)).collect::<Vec<Ulid>>()
+            let goes = |owner: u32, infos: &[Info]| {
+                let ids = infos.iter().map(|info| info.id).filter(|_| owner == uid);
+                ids.filter(|id| oldest.contains(id)).collect::<Vec<Ulid>>()
             };
             let pruned = self.remove(&goes)?;
             if pruned.snapshots == 0 {

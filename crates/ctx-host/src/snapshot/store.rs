@@ -12,11 +12,13 @@
 //!
 //! A file appears under its name when it is whole and on disk; what is read is checked against its name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ctx_session::{Timestamp, Ulid};
 use rustix::fs::FlockOperation;
@@ -95,7 +97,43 @@ pub struct Store {
 
 /// Nobody else changes the store or the workspace while this is there.
 #[derive(Debug)]
-pub struct Locked(#[expect(dead_code, reason = "open, it holds the lock")] File);
+pub struct Locked {
+    #[expect(dead_code, reason = "open, it holds the lock")]
+    file: File,
+    _place: Place,
+}
+
+/// How long a store is waited for. A user's file system may never answer whoever has it.
+const LOCK_MAX: Duration = Duration::from_secs(60);
+const LOCK_AGAIN: Duration = Duration::from_millis(20);
+/// Works on snapshots of one user at once: each has a thread of this process.
+const PLACES_MAX: usize = 16;
+static PLACES: Mutex<BTreeMap<u32, usize>> = Mutex::new(BTreeMap::new());
+
+/// One of the places that a user has.
+#[derive(Debug)]
+struct Place(u32);
+
+impl Place {
+    fn take(uid: u32) -> Option<Place> {
+        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = places.entry(uid).or_insert(0);
+        (*taken < PLACES_MAX).then(|| {
+            *taken += 1;
+            Place(uid)
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = places.get_mut(&self.0) {
+            *taken -= 1;
+        }
+        places.retain(|_, taken| *taken > 0);
+    }
+}
 
 fn io_at(path: &Path) -> impl FnOnce(io::Error) -> SnapshotError {
     SnapshotError::io(path.display().to_string())
@@ -135,15 +173,25 @@ impl Store {
         &self.dir
     }
 
-    /// Waits until nobody else has it.
+    /// Waits until nobody else has it, for a while.
     pub fn lock(&self) -> Result<Locked, SnapshotError> {
+        let busy = || SnapshotError::Busy { path: self.about.path.clone() };
+        let place = Place::take(self.about.uid).ok_or_else(busy)?;
         let path = self.dir.join("lock");
         let mut options = std::fs::OpenOptions::new();
         let file =
             options.write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io_at(&path))?;
-        rustix::fs::flock(&file, FlockOperation::LockExclusive)
-            .map_err(|error| io_at(&path)(error.into()))?;
-        Ok(Locked(file))
+        let begun = Instant::now();
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Locked { file, _place: place }),
+                Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOCK_MAX => {
+                    std::thread::sleep(LOCK_AGAIN);
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(busy()),
+                Err(error) => return Err(io_at(&path)(error.into())),
+            }
+        }
     }
 
     /// Writes a file as a whole.

@@ -163,7 +163,34 @@ fn write(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     std::fs::rename(unfinished, dir.join(name))
 }
 
-/// A new file that only its user can read.
+/// A new file that only its user can read. In its place may be a pipe that nobody reads: then this is an error.
 pub(super) fn private(path: &Path) -> io::Result<std::fs::File> {
-    std::fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).truncate(true).write(true).mode(0o600);
+    options.custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+/// Makes an empty file, unless something is there already.
+pub(super) fn mark(path: &Path) -> io::Result<()> {
+    match std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_keeps_nobody_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("settled");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        mark(&pipe).unwrap();
+        assert!(private(&pipe).is_err());
+        mark(&dir.path().join("new")).unwrap();
+        assert!(dir.path().join("new").is_file());
+    }
 }

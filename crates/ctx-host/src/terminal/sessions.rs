@@ -15,6 +15,11 @@ use super::transcript::ChunkKind;
 use crate::cage::Means;
 use crate::rights::Rights;
 
+/// The most directories of one user that are looked at for terminals that have not ended.
+const UNSETTLED_MAX: usize = 1_000;
+/// More than a session can have at once, whatever its user's files say.
+const IN_SESSION_MAX: usize = 32;
+
 impl Terminals {
     /// What the parents of this root's cages around terminals begin with.
     pub(super) fn cage_prefix(&self) -> String {
@@ -48,26 +53,36 @@ impl Terminals {
 
     /// Terminals of sessions whose end is not in their session's log yet, with their users. Asked at a start.
     pub fn unsettled(&self) -> Vec<(u32, SessionId, Ulid)> {
-        let of_user = |uid: u32| {
-            let home = self.dir_of(uid);
-            let look = || -> Vec<(u32, SessionId, Ulid)> {
-                let entries = std::fs::read_dir(&home).into_iter().flatten().flatten();
-                let open = entries.map(|entry| entry.path()).filter(|dir| !dir.join(SETTLED).exists());
-                // Which one it is follows from where it lies.
-                let named = |dir: &PathBuf| dir.file_name()?.to_str()?.parse().ok();
-                open.filter_map(|dir| Some((uid, place::read_about(&dir).ok()?.session?, named(&dir)?)))
-                    .collect()
-            };
-            Rights::of(uid).and_then(|rights| rights.act(look)).unwrap_or_default()
-        };
+        let of_user = |uid| self.unsettled_of(uid).into_iter().map(move |(session, id)| (uid, session, id));
         self.users().flat_map(of_user).collect()
+    }
+
+    /// The same of one user, who can put any number of directories there: further ones are not looked at.
+    fn unsettled_of(&self, uid: u32) -> Vec<(SessionId, Ulid)> {
+        let home = self.dir_of(uid);
+        let look = || -> Vec<(SessionId, Ulid)> {
+            let entries = std::fs::read_dir(&home).into_iter().flatten().flatten();
+            let open = entries.map(|entry| entry.path()).filter(|dir| !dir.join(SETTLED).exists());
+            // Which one it is follows from where it lies.
+            let named = |dir: &PathBuf| dir.file_name()?.to_str()?.parse().ok();
+            open.take(UNSETTLED_MAX)
+                .filter_map(|dir| Some((place::read_about(&dir).ok()?.session?, named(&dir)?)))
+                .collect()
+        };
+        Rights::of(uid).and_then(|rights| rights.act(look)).unwrap_or_default()
+    }
+
+    /// Those of one session, whose owner they belong to.
+    fn open_in(&self, owner: u32, session: SessionId) -> impl Iterator<Item = Ulid> {
+        let unsettled = self.unsettled_of(owner).into_iter();
+        unsettled.filter(move |(of, _)| *of == session).map(|(_, id)| id).take(IN_SESSION_MAX)
     }
 
     /// The end of a terminal is in its session's log.
     pub fn settle(&self, uid: u32, id: Ulid) -> Result<(), TerminalError> {
         let mark = self.dir_of(uid).join(id.to_string()).join(SETTLED);
-        let made = Rights::of(uid)?.act(|| place::private(&mark))?;
-        made.map(drop).map_err(failed("mark the terminal as ended"))
+        let made = Rights::of(uid)?.act(|| place::mark(&mark))?;
+        made.map_err(failed("mark the terminal as ended"))
     }
 
     /// The terminals of a session, oldest first, with those that have ended.
@@ -94,10 +109,9 @@ impl Terminals {
     }
 
     /// Stops the caged programs of a session's terminals where they are, or lets them go on. They have when this returns.
-    pub fn freeze(&self, session: SessionId, is_frozen: bool) -> Result<(), TerminalError> {
+    pub fn freeze(&self, uid: u32, session: SessionId, is_frozen: bool) -> Result<(), TerminalError> {
         let act = if is_frozen { ToHolder::Freeze } else { ToHolder::Thaw };
-        let unsettled = self.unsettled();
-        for (uid, _, id) in unsettled.into_iter().filter(|(_, of, _)| *of == session) {
+        for id in self.open_in(uid, session) {
             let terminal = self.find(uid, &id.to_string())?;
             if terminal.state == State::Closed || !terminal.about.is_caged {
                 continue;
@@ -112,11 +126,9 @@ impl Terminals {
     }
 
     /// Closes all terminals of a session, side by side. They have ended when this returns, but for one that cannot be reached.
-    pub fn close_all(&self, session: SessionId) {
-        let unsettled = self.unsettled();
-        let of_it = unsettled.into_iter().filter(|(_, of, _)| *of == session);
+    pub fn close_all(&self, uid: u32, session: SessionId) {
         std::thread::scope(|scope| {
-            for (uid, _, id) in of_it {
+            for id in self.open_in(uid, session) {
                 scope.spawn(move || {
                     if let Err(error) = self.close(uid, &id.to_string()) {
                         tracing::warn!(%id, %error, "a terminal could not be closed");

@@ -232,7 +232,7 @@ impl Worker for Agents {
         }
     }
 
-    fn processes(&self, session: SessionId, act: ProcessAct) -> BoxFuture<'static, ()> {
+    fn processes(&self, owner: u32, session: SessionId, act: ProcessAct) -> BoxFuture<'static, ()> {
         let (services, grace) = (self.services.clone(), Duration::from_millis(self.limits.stop_grace_ms));
         let files = Arc::clone(&self.files);
         Box::pin(async move {
@@ -241,7 +241,7 @@ impl Worker for Agents {
                 // on is not its doing.
                 ProcessAct::Freeze => {
                     let saved = move || {
-                        services.freeze(session);
+                        services.freeze(owner, session);
                         files.pause(session.0);
                     };
                     off_thread(saved).await;
@@ -249,20 +249,22 @@ impl Worker for Agents {
                 ProcessAct::Thaw => {
                     let saved = move || {
                         files.resumed(session.0);
-                        services.thaw(session);
+                        services.thaw(owner, session);
                     };
                     off_thread(saved).await;
                 }
                 ProcessAct::End => {
                     // A terminal of the operator's goes on.
                     let thawed = services.clone();
-                    off_thread(move || thawed.thaw(session)).await;
+                    off_thread(move || thawed.thaw(owner, session)).await;
                     services.end(session, grace).await;
                 }
                 ProcessAct::EndForGood => {
                     let terminals = services.terminals.clone();
-                    off_thread(move || terminals.iter().for_each(|terminals| terminals.close_all(session)))
-                        .await;
+                    off_thread(move || {
+                        terminals.iter().for_each(|terminals| terminals.close_all(owner, session))
+                    })
+                    .await;
                     services.end(session, grace).await;
                     services.forget_session(session).await;
                 }

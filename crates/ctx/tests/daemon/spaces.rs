@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use testkit::until;
 
@@ -178,4 +180,45 @@ fn a_member_lets_the_owners_agent_do_no_more_than_its_owner_did() {
     let body = json!({"text": input, "model_override": "debug:script", "approvals": "allow"});
     daemon.api_with("POST", &format!("{at}/messages"), &body).ok();
     until("the file", || made.exists().then_some(()));
+}
+
+/// A text frame of a client.
+fn frame(value: &Value) -> Vec<u8> {
+    let text = value.to_string().into_bytes();
+    let length = u16::try_from(text.len()).unwrap().to_be_bytes();
+    [&[0x81, 0xfe][..], &length, &[0; 4], &text].concat()
+}
+
+#[test]
+fn a_member_looks_at_the_owners_terminal_and_types_nothing_into_it() {
+    use std::io::{Read, Write};
+    let (daemon, id) = shared();
+    let proof = daemon.path("typed");
+    let command = json!({ "command": ["sh"], "cage": false });
+    let terminal = daemon.api_with("POST", &format!("/sessions/{id}/terminals"), &command).ok();
+    let pty = terminal["id"].clone();
+    let heard = as_named("daemon", || {
+        let mut stream =
+            std::os::unix::net::UnixStream::connect(daemon.root().join(".state/api.sock")).unwrap();
+        let head = format!(
+            "GET /api/v1/sessions/{id}/socket HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
+             upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&frame(&json!({ "channel": "control", "type": "hello", "payload": {} }))).unwrap();
+        let keys = BASE64_STANDARD.encode(format!("touch {}\n", proof.display()));
+        let typed = json!({ "channel": "pty", "type": "stdin", "pty_id": pty, "data": keys });
+        stream.write_all(&frame(&typed)).unwrap();
+        let mut heard = Vec::new();
+        while !String::from_utf8_lossy(&heard).contains("EACCES") {
+            let mut bytes = [0; 4096];
+            let count = stream.read(&mut bytes).unwrap();
+            assert!(count > 0, "{}", String::from_utf8_lossy(&heard));
+            heard.extend(&bytes[..count]);
+        }
+        String::from_utf8_lossy(&heard).into_owned()
+    });
+    assert!(heard.contains("welcome"), "{heard}");
+    assert!(!proof.exists());
+    daemon.api("DELETE", &format!("/terminals/{}", pty.as_str().unwrap()));
 }

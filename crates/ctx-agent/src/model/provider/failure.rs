@@ -1,6 +1,6 @@
 //! What a provider's refusal means: from a status and a body, or from an error inside a stream, to one of our errors. Pure.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -174,14 +174,15 @@ fn retry_delay(error: &Value) -> Option<Duration> {
     seconds(text.strip_suffix('s')?)
 }
 
-/// How long to wait as headers say it: a number of seconds, or the date until when.
-pub fn wait_of(text: &str, now: SystemTime) -> Option<Duration> {
+/// How long to wait as headers say it: a number of seconds, or the date until when, seen from the provider's own clock.
+pub fn wait_of(text: &str, its_now: Option<&str>) -> Option<Duration> {
     const DAY: Duration = Duration::from_secs(86_400);
-    let text = text.trim();
-    if let Ok(date) = httpdate::parse_http_date(text) {
-        return Some(date.duration_since(now).unwrap_or_default().min(DAY));
-    }
-    seconds(text).map(|wait| wait.min(DAY))
+    let date = |text: &str| httpdate::parse_http_date(text.trim()).ok();
+    let wait = match date(text) {
+        Some(until) => Some(until.duration_since(date(its_now?)?).unwrap_or_default()),
+        None => seconds(text.trim()),
+    };
+    wait.map(|wait| wait.min(DAY))
 }
 
 fn seconds(text: &str) -> Option<Duration> {
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_a_number_of_seconds_or_a_date() {
-        let now = httpdate::parse_http_date("Wed, 18 Nov 2026 07:00:00 GMT").unwrap();
+        let now = Some("Wed, 18 Nov 2026 07:00:00 GMT");
         let wait = |text| wait_of(text, now).map(|wait| wait.as_secs_f64());
         assert_eq!(wait(" 2.5 "), Some(2.5));
         assert_eq!(wait("Wed, 18 Nov 2026 07:00:30 GMT"), Some(30.0));

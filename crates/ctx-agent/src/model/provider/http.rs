@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response};
 use serde_json::Value;
 
@@ -150,8 +150,8 @@ impl Ask<'_> {
         let kind = content_type(&response);
         let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let in_ms = header("retry-after-ms").and_then(|text| text.parse().ok()).map(Duration::from_millis);
-        let retry_after =
-            in_ms.or_else(|| header(RETRY_AFTER.as_str()).and_then(|text| wait_of(text, SystemTime::now())));
+        let retry_after = in_ms
+            .or_else(|| header(RETRY_AFTER.as_str()).and_then(|text| wait_of(text, header(DATE.as_str()))));
         let body = match self.body(response, time).await {
             Ok(body) => body,
             Err(error) => return error,

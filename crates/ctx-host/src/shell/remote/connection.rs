@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::process::Child;
 use tokio::sync::oneshot;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Way;
-use super::control::{Control, finish};
+use super::control::{Control, finish, next_line};
 use super::far::{self, INTERPRETER, Names, Start};
 use super::private::PrivateDir;
 use crate::shell::error::ShellError;
@@ -148,15 +148,12 @@ impl RemoteConnection {
         };
         stdin.write_all(far::control(&self.names, dir, self.way.beat).as_bytes()).await.map_err(broken)?;
         let mut stdout = BufReader::new(stdout);
-        loop {
-            let mut line = String::new();
-            if stdout.read_line(&mut line).await.map_err(broken)? == 0 {
-                return Err(self.way.failure("its second channel was closed"));
-            }
+        while let Some(line) = next_line(&mut stdout).await.map_err(broken)? {
             if line.trim_end() == self.names.hello {
                 return Ok(Control::start(child, stdin, stdout, self.way.beat));
             }
         }
+        Err(self.way.failure("its second channel was closed"))
     }
 
     async fn try_start(&mut self, place: &StartPlace) -> Result<Streams, ShellError> {

@@ -3,17 +3,20 @@
 //! What the orders mean is in [`far`](super::far). An answer that will not come, because the channel is closed, is `None`.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// How long the other side may take to end a shell's processes.
 const FINISH_MAX: Duration = Duration::from_secs(5);
+/// The longest answer.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// A handle on the channel. Dropping the last one closes it, and the other side ends the shell.
 #[derive(Clone)]
@@ -155,10 +158,20 @@ async fn write(mut stdin: ChildStdin, mut queue: mpsc::UnboundedReceiver<String>
     }
 }
 
-async fn read(stdout: BufReader<ChildStdout>, shared: &Shared) {
-    let mut lines = stdout.split(b'\n');
-    while let Ok(Some(line)) = lines.next_segment().await {
-        shared.take(&String::from_utf8_lossy(&line));
+async fn read(mut stdout: BufReader<ChildStdout>, shared: &Shared) {
+    while let Ok(Some(line)) = next_line(&mut stdout).await {
+        shared.take(&line);
+    }
+}
+
+/// The next line of the other side, without its end; none at the end, an error where it has no end.
+pub(super) async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    stdout.take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await?;
+    match line.pop() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(String::from_utf8_lossy(&line).into_owned())),
+        Some(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "a line without end")),
     }
 }
 

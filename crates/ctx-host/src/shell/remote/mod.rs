@@ -17,6 +17,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::Pid;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use self::connection::RemoteConnection;
@@ -29,11 +31,14 @@ use super::error::ShellError;
 use super::local::caged::CageSlot;
 use super::local::find;
 use super::transport::{Connection, Transport};
+use crate::rights::Rights;
 
 /// How often the two sides look for signs of life.
 const BEAT: Duration = Duration::from_secs(15);
 /// The most of what ssh or an engine says that an error repeats.
 const COMPLAINT_MAX: usize = 300;
+/// The longest answer to a question that is asked before connecting.
+const ANSWER_BYTES_MAX: u64 = 256 * 1024;
 
 /// What the operator decides about shells elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,6 +157,8 @@ struct Way {
     program: PathBuf,
     env: Vec<(String, OsString)>,
     user: Option<(u32, u32)>,
+    /// With these we look for files that the user names.
+    rights: Rights,
     to: To,
     beat: Duration,
 }
@@ -177,13 +184,14 @@ impl RemoteTransport {
             program: PathBuf::new(),
             env: env.collect(),
             user: config.run_as.as_ref().map(|user| (user.uid, user.gid)),
+            rights: config.run_as.as_ref().map_or_else(Rights::own, |user| user.rights.clone()),
             to: To::Container(Container { name: String::new() }),
             beat: remote.beat,
         };
         match to {
             Destination::Local => return Ok(None),
             Destination::Ssh(request) => {
-                let key = ssh::check(request, remote)?;
+                let key = ssh::check(request, remote, &way.rights)?;
                 way.program = find("ssh", &path).ok_or_else(|| missing("ssh", "openssh-client"))?;
                 let said = output(way.command(Machine::question(request, remote))).await?;
                 if !said.status.success() {
@@ -232,7 +240,7 @@ impl Transport for RemoteTransport {
     }
 
     fn connect(&self, _n: u64, _cage: Option<Arc<CageSlot>>) -> Result<Box<dyn Connection>, ShellError> {
-        Ok(Box::new(RemoteConnection::new(Arc::clone(&self.way), PrivateDir::new(self.way.user)?)))
+        Ok(Box::new(RemoteConnection::new(Arc::clone(&self.way), PrivateDir::new(self.way.rights.clone())?)))
     }
 }
 
@@ -285,14 +293,40 @@ impl Way {
     }
 }
 
+/// What a short question to ssh or to an engine gives. What a user's config makes ssh run may say anything, for ever.
 async fn output(mut command: Command) -> Result<std::process::Output, ShellError> {
     let failed = |error: std::io::Error| ShellError::Unreachable {
         message: format!("it cannot be asked for: {error}"),
     };
-    tokio::time::timeout(BEAT, command.output())
-        .await
-        .map_err(|_| ShellError::Unreachable { message: "no answer about it within 15 seconds".to_owned() })?
-        .map_err(failed)
+    let mut child = command.spawn().map_err(failed)?;
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let streams = (child.stdout.take(), child.stderr.take());
+    let (Some(out), Some(err)) = streams else { return Err(failed(std::io::ErrorKind::BrokenPipe.into())) };
+    let said = async { tokio::try_join!(at_most(out, &mut stdout), at_most(err, &mut stderr)).map(drop) };
+    let why = match tokio::time::timeout(BEAT, said).await {
+        Ok(Ok(())) => None,
+        Ok(Err(TooLong)) => Some("the answer about it is too long"),
+        Err(_) => Some("no answer about it within 15 seconds"),
+    };
+    if let Some(message) = why {
+        // It has not been waited for, so the group is still its own; all that it has started goes with it.
+        if let Some(group) = group {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        return Err(ShellError::Unreachable { message: message.to_owned() });
+    }
+    let status = tokio::time::timeout(BEAT, child.wait()).await;
+    let status = status.map_err(|_| ShellError::Unreachable { message: "it did not end".to_owned() })?;
+    Ok(std::process::Output { status: status.map_err(failed)?, stdout, stderr })
+}
+
+struct TooLong;
+
+async fn at_most(from: impl AsyncRead + Unpin, to: &mut Vec<u8>) -> Result<(), TooLong> {
+    // One that breaks off has said what it has said.
+    let _ = from.take(ANSWER_BYTES_MAX).read_to_end(to).await;
+    if to.len() as u64 == ANSWER_BYTES_MAX { Err(TooLong) } else { Ok(()) }
 }
 
 fn missing(what: &str, package: &str) -> ShellError {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::private::PrivateDir;
 use super::{RemoteConfig, checked_name, is_allowed};
+use crate::rights::Rights;
 use crate::shell::error::ShellError;
 
 /// What a caller says of a machine.
@@ -65,7 +66,11 @@ pub(super) struct Machine {
 }
 
 /// Refuses what the operator does not allow, and what ssh could take for something else than a name.
-pub(super) fn check(request: &SshRequest, config: &RemoteConfig) -> Result<Option<PathBuf>, ShellError> {
+pub(super) fn check(
+    request: &SshRequest,
+    config: &RemoteConfig,
+    rights: &Rights,
+) -> Result<Option<PathBuf>, ShellError> {
     checked_name("host", &request.host, |c| c.is_ascii_alphanumeric() || "._-:%[]".contains(c))?;
     if let Some(user) = &request.user {
         checked_name("user", user, |c| c.is_ascii_alphanumeric() || "._-+\\@".contains(c))?;
@@ -84,7 +89,13 @@ pub(super) fn check(request: &SshRequest, config: &RemoteConfig) -> Result<Optio
     if request.password.as_ref().is_some_and(|password| password.contains(['\0', '\n'])) {
         return Err(ShellError::invalid("password", "the password holds a line break or a NUL"));
     }
-    request.key_path.as_ref().map(|path| key_in(path, &config.key_dir)).transpose()
+    // With the user's rights: which other files there are is not told by whether the key was found.
+    let key = |path: &String| {
+        rights
+            .act(|| key_in(path, &config.key_dir))
+            .unwrap_or_else(|error| Err(ShellError::Denied { message: error.to_string() }))
+    };
+    request.key_path.as_ref().map(key).transpose()
 }
 
 /// The key itself, which must be in the directory for keys, also behind links.
@@ -288,12 +299,18 @@ mod tests {
         for host in ["", "-oProxyCommand=x", "a b", "a\nb", "a;b", "$(x)", "a/b", "host\u{7}"] {
             let request = SshRequest { host: host.to_owned(), ..SshRequest::default() };
             assert!(
-                matches!(check(&request, &config), Err(ShellError::Invalid { field: "host", .. })),
+                matches!(
+                    check(&request, &config, &Rights::own()),
+                    Err(ShellError::Invalid { field: "host", .. })
+                ),
                 "{host:?}"
             );
         }
         let user = SshRequest { host: "h".into(), user: Some("-l".into()), ..SshRequest::default() };
-        assert!(matches!(check(&user, &config), Err(ShellError::Invalid { field: "user", .. })));
+        assert!(matches!(
+            check(&user, &config, &Rights::own()),
+            Err(ShellError::Invalid { field: "user", .. })
+        ));
     }
 
     #[test]

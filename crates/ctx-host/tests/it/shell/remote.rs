@@ -327,3 +327,11 @@ async fn a_host_that_is_not_there_cannot_be_reached() {
     let wrong = SshRequest { key_path: Some("host".to_owned()), ..request(sshd) };
     place.refused(wrong, Code::Eacces, "refused the login").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_never_stops_talking_is_given_up_on() {
+    let sshd = Sshd::shared();
+    let elsewhere = Elsewhere::new(sshd);
+    elsewhere.add_config("Match exec \"yes >&2\"\n  User nobody");
+    elsewhere.refused(request(sshd), Code::Ehostdown, "too long").await;
+}

@@ -67,3 +67,33 @@ fn a_prune_removes_what_is_old_and_what_belongs_to_sessions_that_are_gone() {
     world.open().restore(&taken[2]).unwrap();
     assert_eq!(std::fs::read_to_string(world.work.join("file")).unwrap(), "2");
 }
+
+#[test]
+fn what_one_user_keeps_takes_no_room_from_another() {
+    let world = World::new();
+    let (ann, bob) = (world.work.clone(), world.work.with_file_name("bob"));
+    world.write("file", &noise(1));
+    world.give_to_ann();
+    let of_ann = opened(&world, 400_000).take(Ask::new(Reason::Asked)).unwrap();
+    std::fs::create_dir(&bob).unwrap();
+    std::os::unix::fs::chown(&bob, Some(ANN + 1), None).unwrap();
+    let limits = Limits { budget_bytes: 400_000, ..Limits::default() };
+    for n in 0..12 {
+        std::fs::write(bob.join("file"), noise(100 + n)).unwrap();
+        let theirs = world.limited(limits).open(&bob, ANN + 1, Rights::of(ANN + 1).unwrap()).unwrap();
+        theirs.take(Ask { keep: true, ..Ask::new(Reason::Asked) }).unwrap();
+    }
+    let left = world.limited(limits).open(&ann, ANN, Rights::of(ANN).unwrap()).unwrap().infos().unwrap();
+    assert_eq!(left.iter().map(|info| info.id).collect::<Vec<_>>(), [of_ann.id]);
+}
+
+#[test]
+fn a_pipe_in_the_place_of_ignore_rules_keeps_nobody_waiting() {
+    let world = World::new();
+    world.write("file", "x");
+    world.write(".git/info/more", "");
+    let pipe = world.work.join(".git/info/exclude");
+    rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::from_raw_mode(0o644)).unwrap();
+    world.give_to_ann();
+    world.take();
+}
