@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use testkit::{DEADLINE, TestDaemon, finish};
+use testkit::{DEADLINE, TestDaemon, finish, until};
 
 use crate::support::{CTX, Host};
 
@@ -65,11 +65,14 @@ impl Tmux<'_> {
 
     /// The terminal is as it was: no other screen, a cursor, lines and echo.
     fn is_given_back(&self, mark: &str) {
+        // What is typed before the shell has the terminal again would be the program's.
+        until("the shell's screen", || {
+            (self.run(&["display", "-p", "#{alternate_on} #{cursor_flag}"]) == "0 1\n").then_some(())
+        });
         self.type_keys(&format!("stty -a; echo {mark}"));
         self.key("Enter");
         let screen = self.see(&format!("\n{mark}\n"));
         assert!(screen.contains(" icanon ") && screen.contains(" echo "), "{screen}");
-        assert_eq!(self.run(&["display", "-p", "#{alternate_on} #{cursor_flag}"]), "0 1\n");
     }
 }
 
@@ -143,6 +146,7 @@ fn shells_and_sessions_are_watched_live_and_the_terminal_is_given_back() {
 
     // Ctrl-C, a signal and Ctrl-Z give the terminal back.
     tmux.key("C-c");
+    tmux.see("$ ctx watch\n$");
     tmux.is_given_back("after-ctrl-c");
     tmux.type_keys("clear; NO_COLOR=1 sh -c 'echo $$ >watch.pid; exec ctx watch'");
     tmux.key("Enter");
@@ -151,12 +155,13 @@ fn shells_and_sessions_are_watched_live_and_the_terminal_is_given_back() {
     let coloured = tmux.run(&["capture-pane", "-p", "-e"]);
     assert!(!coloured.contains("[31m") && !coloured.contains("[38;"), "{coloured}");
     tmux.key("C-z");
+    tmux.see("Stopped");
     tmux.is_given_back("stopped");
     tmux.type_keys("fg");
     tmux.key("Enter");
     tmux.see("│");
     let pid = std::fs::read_to_string(daemon.workspace().join("watch.pid")).unwrap();
     finish(Command::new("kill").args(["-TERM", pid.trim()])).ok();
-    tmux.see("$ fg");
+    tmux.see("exec ctx watch\"\n$");
     tmux.is_given_back("after-term");
 }

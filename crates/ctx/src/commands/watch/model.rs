@@ -249,8 +249,13 @@ impl Model {
         }
     }
 
-    pub fn press(&mut self, key: KeyEvent) -> Act {
+    pub fn press(&mut self, mut key: KeyEvent) -> Act {
         self.says.clear();
+        // A terminal says the same for Alt and a key as for Esc and then the key.
+        if key.modifiers.contains(KeyModifiers::ALT) {
+            key.modifiers.remove(KeyModifiers::ALT);
+            self.press(KeyCode::Esc.into());
+        }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             match key.code {
                 KeyCode::Char('c') => return Act::Quit,
