@@ -40,25 +40,41 @@ impl Notices {
 
     /// Waits for a change, for at most this long. Fails if the reader of stdout has closed the pipe.
     pub fn wait(&self, at_most: Duration) -> Result<(), Failure> {
-        let failed = |error: Errno| Failure::io("cannot wait for files", error.into());
         let stdout = std::io::stdout();
         let mut watched = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&stdout, PollFlags::empty())];
-        match poll(&mut watched, Timespec::try_from(at_most).ok().as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(failed(error)),
-        }
+        poll_all(&mut watched, at_most)?;
         let [_, stdout] = &watched;
         if output::is_gone(stdout) {
             return Err(Failure::ReaderGone);
         }
-        // The events are drained; their content is not needed.
-        let mut bytes = [0u8; 4096];
+        self.drain().map(drop)
+    }
+
+    /// Waits for a change or for a key, for at most this long. Says whether a file has changed.
+    pub fn wait_for_keys(&self, at_most: Duration) -> Result<bool, Failure> {
+        let stdin = std::io::stdin();
+        poll_all(&mut [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)], at_most)?;
+        self.drain()
+    }
+
+    /// Takes the events, whose content is not needed. Says whether there were any.
+    fn drain(&self) -> Result<bool, Failure> {
+        let (mut bytes, mut any) = ([0u8; 4096], false);
         loop {
             match rustix::io::read(&self.fd, &mut bytes) {
-                Ok(0) | Err(Errno::AGAIN) => return Ok(()),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(failed(error)),
+                Ok(0) | Err(Errno::AGAIN) => return Ok(any),
+                Ok(_) => any = true,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(Failure::io("cannot wait for files", error.into())),
             }
         }
+    }
+}
+
+/// A signal ends the wait too.
+fn poll_all(watched: &mut [PollFd<'_>], at_most: Duration) -> Result<(), Failure> {
+    match poll(watched, Timespec::try_from(at_most).ok().as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(Failure::io("cannot wait for files", error.into())),
     }
 }

@@ -24,7 +24,6 @@ impl Paint {
     }
 
     /// Never colours.
-    #[cfg(test)]
     pub fn off() -> Paint {
         Paint { on: false }
     }

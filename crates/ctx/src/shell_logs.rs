@@ -132,15 +132,23 @@ impl Shelf {
         Ok(ids.iter().filter_map(log).collect())
     }
 
-    /// Hands out a log's records from a seq on, and returns the seq after the last.
+    /// Hands out a log's records from a seq on, and returns the seq after the last. Says which lines are missing.
     pub fn read(&self, log: &LogPath, from: u64, on_record: &mut dyn FnMut(&Entry)) -> Result<u64, Failure> {
-        self.entries(log, from, on_record).map_err(|error| Failure::new(Code::Eio, error.to_string()))
+        self.told(log, from, on_record).map_err(|error| Failure::new(Code::Eio, error.to_string()))
     }
 
     /// The same where one log is one of many: one that cannot be read is said to be left out.
     pub fn read_or_tell(&self, log: &LogPath, from: u64, on_record: &mut dyn FnMut(&Entry)) -> Option<u64> {
-        let read = self.entries(log, from, on_record);
+        let read = self.told(log, from, on_record);
         read.inspect_err(|error| output::say(format!("a shell's log is left out: {error}"))).ok()
+    }
+
+    fn told(&self, log: &LogPath, from: u64, on_record: &mut dyn FnMut(&Entry)) -> Result<u64, JournalError> {
+        let (next, damage) = self.records(log, from, on_record)?;
+        if from == 0 {
+            self.tell_damage(log, &damage);
+        }
+        Ok(next)
     }
 
     /// The same, without a word.
@@ -150,16 +158,22 @@ impl Shelf {
         from: u64,
         on_record: &mut dyn FnMut(&Entry),
     ) -> Result<u64, JournalError> {
+        Ok(self.records(log, from, on_record)?.0)
+    }
+
+    fn records(
+        &self,
+        log: &LogPath,
+        from: u64,
+        on_record: &mut dyn FnMut(&Entry),
+    ) -> Result<(u64, Vec<Damage>), JournalError> {
         let mut next = from;
         let damage = self.journal.read(log, from, &mut |entry| {
             next = entry.seq + 1;
             on_record(&entry);
             ControlFlow::Continue(())
         })?;
-        if from == 0 {
-            self.tell_damage(log, &damage);
-        }
-        Ok(next)
+        Ok((next, damage))
     }
 
     /// The first of a log's records that tells what is wanted, and what. None too where it cannot be read.

@@ -88,7 +88,7 @@ impl ShellTranscript {
 }
 
 /// One record.
-fn shown(record: ShellRecord, time: &str, paint: Paint) -> String {
+pub fn shown(record: ShellRecord, time: &str, paint: Paint) -> String {
     let note = |text: String| format!("{}\n", paint.dim(&format!("[{time} {}]", output::one_line(&text))));
     match record {
         ShellRecord::Created { shell, cwd, app, .. } => note(format!("{shell} opened in {cwd} by {app}")),

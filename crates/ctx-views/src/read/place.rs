@@ -16,7 +16,7 @@ pub enum Place {
 }
 
 impl Place {
-    pub(super) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         match self {
             Place::Private { uid } => PathBuf::from(format!("home/{uid}")),
             Place::Shared { space } => PathBuf::from(format!("shared/{space}")),

@@ -71,40 +71,43 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
 }
 
-/// What a list says of a shell.
+/// What a list says of a shell, record by record.
 #[derive(Default)]
-struct Summary {
-    shell: String,
+pub struct Summary {
+    pub shell: String,
     transport: String,
     cwd: String,
     commands: u64,
-    state: &'static str,
+    pub state: &'static str,
     created: Timestamp,
-    updated: Timestamp,
+    pub updated: Timestamp,
+    /// A command has no end yet.
+    pub is_busy: bool,
 }
 
-/// None where the log cannot be read, which is told.
-fn summarise(shelf: &Shelf, log: &LogPath) -> Option<Summary> {
-    // A log without a record was made when its id was.
-    let made: Timestamp = id_of(log).parse::<Ulid>().map(Ulid::timestamp).unwrap_or_default();
-    let mut summary = Summary { state: "open", created: made, updated: made, ..Summary::default() };
-    shelf.read_or_tell(log, 0, &mut |entry| {
-        summary.updated = entry.time;
+impl Summary {
+    /// A log without a record was made when its id was.
+    pub fn of_log(log: &LogPath) -> Summary {
+        let made: Timestamp = id_of(log).parse::<Ulid>().map(Ulid::timestamp).unwrap_or_default();
+        Summary { state: "open", created: made, updated: made, ..Summary::default() }
+    }
+
+    pub fn add(&mut self, entry: &Entry) {
+        self.updated = entry.time;
         match parse(entry) {
             Some(ShellRecord::Created { shell, transport, cwd, .. }) => {
-                summary.created = entry.time;
-                (summary.shell, summary.transport, summary.cwd) = (shell, transport, cwd);
+                self.created = entry.time;
+                (self.shell, self.transport, self.cwd) = (shell, transport, cwd);
             }
-            Some(ShellRecord::ExecStarted { call, .. }) => summary.commands = call,
-            Some(ShellRecord::ExecFinished { cwd, .. } | ShellRecord::Restarted { cwd, .. }) => {
-                summary.cwd = cwd
-            }
-            Some(ShellRecord::Destroyed { .. }) => summary.state = "destroyed",
-            Some(ShellRecord::Reaped { .. }) => summary.state = "reaped",
-            Some(ShellRecord::Lost { .. }) => summary.state = "lost",
+            Some(ShellRecord::ExecStarted { call, .. }) => (self.commands, self.is_busy) = (call, true),
+            Some(ShellRecord::ExecFinished { cwd, .. }) => (self.cwd, self.is_busy) = (cwd, false),
+            Some(ShellRecord::ExecCut { .. }) => self.is_busy = false,
+            Some(ShellRecord::Restarted { cwd, .. }) => self.cwd = cwd,
+            Some(ShellRecord::Destroyed { .. }) => self.state = "destroyed",
+            Some(ShellRecord::Reaped { .. }) => self.state = "reaped",
+            Some(ShellRecord::Lost { .. }) => self.state = "lost",
             Some(
                 ShellRecord::ExecRefused { .. }
-                | ShellRecord::ExecCut { .. }
                 | ShellRecord::Interrupted { .. }
                 | ShellRecord::Checkpointed { .. }
                 | ShellRecord::Restored { .. }
@@ -112,7 +115,13 @@ fn summarise(shelf: &Shelf, log: &LogPath) -> Option<Summary> {
             )
             | None => (),
         }
-    })?;
+    }
+}
+
+/// None where the log cannot be read, which is told.
+fn summarise(shelf: &Shelf, log: &LogPath) -> Option<Summary> {
+    let mut summary = Summary::of_log(log);
+    shelf.read_or_tell(log, 0, &mut |entry| summary.add(entry))?;
     // A server that was killed has no last word.
     if summary.state == "open" && !shelf.has_writer(log) {
         summary.state = "lost";

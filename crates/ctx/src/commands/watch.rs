@@ -1,8 +1,14 @@
-//! `ctx watch`: prints the transcripts of shells, and follows them.
+//! `ctx watch`: what shells and sessions do, on a screen; in a pipe the transcripts of shells, printed or followed.
+
+mod block;
+mod draw;
+mod model;
+mod source;
+mod tui;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,14 +30,19 @@ const LOOK_OFTEN: Duration = Duration::from_millis(200);
 /// Commands that are printed where nobody has said how many.
 const LAST_COMMANDS: usize = 20;
 
-/// Print what shells did last
+/// Watch what shells and sessions do
 ///
-/// Prints the last commands of all shells with their output. With --follow it prints only what happens from now on: a
-/// command when it starts, its output and exit code when it ends.
+/// On a terminal: shells and sessions on the left, the transcript of one of them on the right, live. In a pipe, or with -n, it prints the last
+/// commands of all shells with their output; with --follow only what happens from now on: a command when it starts, its output and exit
+/// code when it ends.
+///
+/// Keys: arrows and PgUp, PgDn move, Tab changes sides, Enter opens the whole output, Esc goes back, / searches (n, N: next, previous), e and E go to the
+/// next and previous command that failed, f filters, y copies the output and Y the command (OSC 52), q leaves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx watch                       the last 20 commands
+  ctx watch                       a screen, until q
+  ctx watch | less                the last 20 commands
   ctx watch --follow              until Ctrl-C
   ctx watch --follow --json | jq -r 'select(.type == \"shell_exec_started\") | .command'
 
@@ -40,9 +51,9 @@ pub struct Args {
     /// Print only what happens from now on, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// How many commands to print without --follow; 0 prints everything there ever was
-    #[arg(short = 'n', long, value_name = "N", default_value_t = LAST_COMMANDS, conflicts_with = "follow")]
-    last: usize,
+    /// How many commands to print without --follow [default: 20]; 0 prints everything there ever was
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "follow")]
+    last: Option<usize>,
     /// Print the records of the logs, one per line, each with the id of its `log`
     #[arg(long)]
     json: bool,
@@ -50,20 +61,28 @@ pub struct Args {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let Args { json, follow, .. } = args;
+    if !follow && !json && args.last.is_none() && has_screen() {
+        return tui::run(root);
+    }
     let mut watch = Watch { seen: HashMap::new(), last: String::new(), json, follow, since: None };
     if !follow {
-        watch.since = since(root, args.last)?;
+        watch.since = since(root, args.last.unwrap_or(LAST_COMMANDS))?;
         return watch.look(root, true);
     }
     // Asked for before the first look: what happens in between is told.
-    let mut news = News { notices: Notices::new()?, dirs: HashSet::new(), is_whole: true };
-    news.ask(root);
+    let mut news = News::of_shells(root)?;
     watch.look(root, false)?;
     loop {
-        news.notices.wait(if news.is_whole { LOOK_AGAIN } else { LOOK_OFTEN })?;
+        news.notices.wait(news.patience())?;
         news.ask(root);
         watch.look(root, true)?;
     }
+}
+
+/// Whether there is a terminal that can be drawn on.
+fn has_screen() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !is_dumb
 }
 
 /// When the first of the last so many commands of all shells began; nothing, where there are no more than that.
@@ -100,6 +119,17 @@ struct News {
 }
 
 impl News {
+    fn of_shells(root: &Root) -> Result<News, Failure> {
+        let mut news = News { notices: Notices::new()?, dirs: HashSet::new(), is_whole: true };
+        news.ask(root);
+        Ok(news)
+    }
+
+    /// How long to wait for a notice before everything is looked at all the same.
+    fn patience(&self) -> Duration {
+        if self.is_whole { LOOK_AGAIN } else { LOOK_OFTEN }
+    }
+
     /// Asks for news of all that may change: the places where logs come to be, and the logs that are written.
     fn ask(&mut self, root: &Root) {
         for place in Shelf::places(root) {

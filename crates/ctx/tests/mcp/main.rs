@@ -24,3 +24,4 @@ mod settings;
 mod slow;
 mod snapshots;
 mod terminal;
+mod watch;

@@ -192,7 +192,7 @@ impl RemoteTransport {
             Destination::Local => return Ok(None),
             Destination::Ssh(request) => {
                 let key = ssh::check(request, remote, &way.rights)?;
-                way.program = find("ssh", &path).ok_or_else(|| missing("ssh", "openssh-client"))?;
+                way.program = find("ssh", &path).ok_or_else(|| missing("no ssh", "openssh-client"))?;
                 let said = output(way.command(Machine::question(request, remote))).await?;
                 if !said.status.success() {
                     let why = String::from_utf8_lossy(&said.stderr);
@@ -210,7 +210,7 @@ impl RemoteTransport {
                     Some(engine) => find(engine, &path),
                     None => find("docker", &path).or_else(|| find("podman", &path)),
                 };
-                way.program = engine.ok_or_else(|| missing("docker nor podman", "podman"))?;
+                way.program = engine.ok_or_else(|| missing("neither docker nor podman", "podman"))?;
                 let said = output(way.command(container.question())).await?;
                 let [answer, complaint] =
                     [&said.stdout, &said.stderr].map(|text| String::from_utf8_lossy(text));
