@@ -59,7 +59,7 @@ impl Bench {
         while let Some(word) = words.next() {
             // What it would read from descriptors of ours.
             match word.to_str() {
-                Some("--json-status-fd" | "--block-fd") => drop(words.next()),
+                Some("--json-status-fd" | "--block-fd" | "--args") => drop(words.next()),
                 Some("--perms") if words.peek().is_some_and(|mode| mode == "0444") => {
                     words.by_ref().take(4).for_each(drop);
                 }

@@ -107,6 +107,9 @@ pub enum Frame {
         truncated: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         whole: Option<String>,
+        /// The model came to the end of what it may say at once, not to its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        at_output_limit: bool,
     },
     ToolCall {
         id: String,

@@ -49,6 +49,8 @@ impl Engine {
         if let Some(link) = link {
             link.shut_down().await;
         }
+        let inner = self.inner.clone();
+        let _ = tokio::task::spawn_blocking(move || inner.worker.forget_terminals(owner, id)).await;
         if let Ok(log) = LogPath::new(format!("temp/{id}/events.jsonl")) {
             let _ = self.inner.memory.remove(&log);
         }

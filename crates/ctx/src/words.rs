@@ -6,6 +6,10 @@ use ctx_session::Timestamp;
 use ctx_session::record::{SubagentSpawned, ToolSummary, Usage};
 use unicode_width::UnicodeWidthChar;
 
+/// Said of an answer that ended where the model's output limit is.
+pub const AT_OUTPUT_LIMIT: &str =
+    "the answer was cut off at the model's output limit; say \"go on\" for the rest";
+
 /// The current time, for ages and ids. Nothing stored depends on it.
 pub fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

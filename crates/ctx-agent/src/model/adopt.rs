@@ -1,6 +1,7 @@
 //! Models of providers in the tree: each that is asked for by name gets its control directory, and `model/main` leads to the first
 //! provider's default until someone says otherwise.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -99,9 +100,13 @@ fn control_files(setup: &Setup, id: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Whether `main` still is what a fresh root has.
-pub fn main_is_fresh(root: &Path) -> bool {
-    std::fs::read_link(root.join("model/main")).is_ok_and(|target| target == Path::new("debug/echo"))
+/// Whether `main` may be led elsewhere: it still is what a fresh root has, or its provider is none of these.
+pub fn main_is_free(root: &Path, providers: &[Setup]) -> bool {
+    std::fs::read_link(root.join("model/main")).is_ok_and(|target| {
+        let provider = target.iter().next().and_then(OsStr::to_str).unwrap_or_default();
+        let is_known = provider == "debug" || providers.iter().any(|setup| setup.name == provider);
+        target == Path::new("debug/echo") || (!is_known && target.iter().count() == 2)
+    })
 }
 
 /// Lets `main` lead to a model.

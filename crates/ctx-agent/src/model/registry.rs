@@ -58,7 +58,10 @@ pub enum FindError {
     Leaves { name: String, target: String },
     #[error("the alias model/{name} points to itself; it must point to provider/model")]
     Circle { name: String },
-    #[error("model/{name}.d/driver: no driver `{driver}` in this version of ctx")]
+    #[error(
+        "model/{name}.d/driver: no provider `{driver}` is set up; run `ctx model add {driver}`, or choose another model \
+         (`ctx model ls` lists them, `ctx model use MODEL` makes one the default)"
+    )]
     NoDriver { name: String, driver: String },
     #[error(
         "{name}: the provider {provider} is not set up; set its key in your shell, or run `ctx model add`"

@@ -4,8 +4,8 @@ use ctx_api::socket::{Content, DoneStatus, Frame};
 use ctx_engine::{Event, EventId};
 use ctx_session::port::DeltaKind;
 use ctx_session::record::{
-    ApprovalBody, Body, CheckpointBody, LimitHit, MessageBody, Record, RunBody, SessionBody, StateName,
-    ToolBody,
+    ApprovalBody, Body, CheckpointBody, FinishReason, LimitHit, MessageBody, Record, RunBody, SessionBody,
+    StateName, ToolBody,
 };
 use ctx_session::{RunId, SessionId};
 
@@ -44,13 +44,13 @@ fn cut(frame: Frame, max: usize) -> Frame {
         text.get(..end).unwrap_or_default().to_owned()
     };
     match frame {
-        Frame::Message { id, run, session, role, content, .. } => {
+        Frame::Message { id, run, session, role, content, at_output_limit, .. } => {
             let content = content
                 .into_iter()
                 .map(|Content::Text { text }| Content::Text { text: shorten(text) })
                 .collect();
             let whole = Some("messages.jsonl of the session has it whole".to_owned());
-            Frame::Message { id, run, session, role, content, truncated: true, whole }
+            Frame::Message { id, run, session, role, content, truncated: true, whole, at_output_limit }
         }
         Frame::Delta { id, run, session, text } => Frame::Delta { id, run, session, text: shorten(text) },
         Frame::Reasoning { id, run, session, text } => {
@@ -153,6 +153,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             content: vec![Content::Text { text: message.text.clone() }],
             truncated: false,
             whole: None,
+            at_output_limit: message.finish_reason == FinishReason::Length,
         }),
         Body::Tool(ToolBody::Started(tool)) => one(Frame::ToolCall {
             id,

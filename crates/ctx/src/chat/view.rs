@@ -178,7 +178,13 @@ impl<W: Write> View<W> {
             "message" if text(payload, "role") == "subagent" => {
                 self.said_by_subagent(id, caller_of(payload).unwrap_or_default(), text(payload, "content"))
             }
-            "message" => self.finished(id, text(payload, "content")),
+            "message" => {
+                self.finished(id, text(payload, "content"))?;
+                match text(payload, "finish_reason") {
+                    "length" => self.notice(words::AT_OUTPUT_LIMIT),
+                    _ => Ok(()),
+                }
+            }
             "tool_started" => {
                 let input = payload.get("input").map(Value::to_string).unwrap_or_default();
                 self.called(call, caller_of(payload), text(payload, "name"), &input)

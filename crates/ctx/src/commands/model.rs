@@ -4,7 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use ctx_agent::model::adopt;
 use ctx_agent::model::provider::setup::Kind;
+use ctx_agent::model::registry::ModelId;
 use ctx_api::http::{List, ModelNamed, Tried, TryModel};
 use ctx_session::{Code, Name};
 
@@ -43,6 +45,12 @@ enum What {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Make a model the default: let `model/main` lead to it
+    Use {
+        /// provider:model
+        #[arg(value_name = "MODEL")]
+        model: String,
     },
     /// Ask a model for a short answer
     Test {
@@ -84,6 +92,7 @@ pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(
     match args.what {
         What::Add(add) => add_provider(add, root),
         What::Ls { json } => list(&root()?, json),
+        What::Use { model } => use_model(&root()?, &model),
         What::Test { model } => test(&root()?, model),
     }
 }
@@ -117,6 +126,24 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
     if let Some(problem) = handed.problem {
         output::say(output::plain(&problem));
     }
+    Ok(())
+}
+
+fn use_model(root: &Root, model: &str) -> Result<(), Failure> {
+    hand_over(root)?;
+    let unknown = || {
+        Failure::new(Code::Enoent, format!("no model {}", output::one_line(model))).hint(
+            "`ctx model ls` lists those that are there; `ctx model test PROVIDER:MODEL` brings in another",
+        )
+    };
+    let (provider, id) = model.split_once([':', '/']).ok_or_else(unknown)?;
+    let name = |text: &str| Name::new(text).map_err(|_| unknown());
+    let id = ModelId { provider: name(provider)?, model: name(&id.replace(['/', ':'], "-"))? };
+    if !root.path.join(format!("model/{id}.d")).is_dir() {
+        return Err(unknown());
+    }
+    adopt::link_main(&root.path, &id).map_err(|error| Failure::io("model/main", error))?;
+    output::say(format_args!("main is {}:{} now", id.provider, id.model));
     Ok(())
 }
 

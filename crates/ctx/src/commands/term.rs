@@ -260,6 +260,12 @@ fn name(terminal: &Terminal) -> String {
 /// Attaches, and says how it ended.
 fn carry(terminal: &Terminal, stream: UnixStream, who: As) -> Result<(), Failure> {
     let name = name(terminal);
+    if std::env::var("CTX_TERMINAL").is_ok_and(|inside| inside == terminal.id.to_string()) {
+        let message = format!(
+            "this is the terminal `{name}` itself: what it shows would be shown in it again, for ever"
+        );
+        return Err(Failure::new(Code::Einval, message));
+    }
     let left = attach(stream, who).map_err(|error| Failure::io(&name, error))?;
     let mut stdout = std::io::stdout();
     match left {

@@ -115,13 +115,15 @@ impl Known {
         configured.or_else(|| usual().map(|known| known.id.clone()))
     }
 
-    /// Lets `model/main` lead to the first provider's default, as long as nobody has said otherwise. What a server of one's own
+    /// Lets `model/main` lead to the first provider's default, as long as nobody has said otherwise, or where its own
+    /// provider is gone. What a server of one's own
     /// has is asked of it; of several models the user has to choose.
     pub(super) async fn choose_main(&self, uid: u32) -> Result<(), Refusal> {
-        if uid != self.own_uid || !adopt::main_is_fresh(&self.root) {
+        let providers = self.of(uid);
+        if uid != self.own_uid || !adopt::main_is_free(&self.root, &providers) {
             return Ok(());
         }
-        let Some(first) = self.of(uid).into_iter().next() else { return Ok(()) };
+        let Some(first) = providers.into_iter().next() else { return Ok(()) };
         let id = match self.default_by_name(&first) {
             Some(id) => id,
             None => only_model(&first).await?,

@@ -32,6 +32,8 @@ pub struct Show {
     shown: String,
     /// Whether the last thing on stdout was the end of a line, or nothing.
     at_line_start: bool,
+    /// Whether the last thing on stderr was a piece of reasoning.
+    in_reasoning: bool,
     /// `agent`, to name sessions by.
     agent: String,
 }
@@ -43,7 +45,17 @@ impl Show {
         let paint = Paint::for_stderr();
         let (shown, agent) = (String::new(), agent.to_owned());
         let (out, shows_work) = (Box::new(stdout), on_terminal);
-        Show { form, out, on_terminal, shows_work, paint, shown, at_line_start: true, agent }
+        Show {
+            form,
+            out,
+            on_terminal,
+            shows_work,
+            paint,
+            shown,
+            at_line_start: true,
+            in_reasoning: false,
+            agent,
+        }
     }
 
     /// Tool calls and diffs are shown also when no person is there.
@@ -64,13 +76,20 @@ impl Show {
     }
 
     fn readable(&mut self, frame: &Frame) -> Result<(), Failure> {
+        if self.in_reasoning && !matches!(frame, Frame::Reasoning { .. }) {
+            self.in_reasoning = false;
+            writeln!(std::io::stderr())?;
+        }
         match frame {
             Frame::Delta { text, .. } => {
                 self.shown.push_str(text);
                 self.text(text)
             }
-            Frame::Message { content, truncated, whole, .. } => {
+            Frame::Message { content, truncated, whole, at_output_limit, .. } => {
                 self.message(content)?;
+                if *at_output_limit {
+                    self.talk(words::AT_OUTPUT_LIMIT);
+                }
                 if *truncated {
                     self.talk(format_args!("cut here: {}", whole.as_deref().unwrap_or("ctx history has it")));
                 }
@@ -126,11 +145,21 @@ impl Show {
                 self.talk("cancelled");
                 Ok(())
             }
+            Frame::Reasoning { text, .. } => self.reasoning(text),
             Frame::Done { status: DoneStatus::Ok | DoneStatus::Error, .. }
             | Frame::Start { .. }
-            | Frame::Reasoning { .. }
             | Frame::Pong {} => Ok(()),
         }
+    }
+
+    /// What the model thinks, for who watches it work.
+    fn reasoning(&mut self, text: &str) -> Result<(), Failure> {
+        if self.shows_work {
+            self.end_line()?;
+            write!(std::io::stderr(), "{}", self.paint.dim(&output::plain(text)))?;
+            self.in_reasoning = true;
+        }
+        Ok(())
     }
 
     /// A finished message: what its deltas have shown already is not shown again.
@@ -246,6 +275,7 @@ mod tests {
             content: vec![Content::Text { text: text.into() }],
             truncated: false,
             whole: None,
+            at_output_limit: false,
         }
     }
 

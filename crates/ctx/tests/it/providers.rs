@@ -220,3 +220,32 @@ fn the_commands_of_the_guide_do_what_it_says() {
         assert!(said.stdout.contains(words), "{words}: {}", said.stdout);
     }
 }
+
+#[test]
+fn main_leads_to_another_provider_when_its_own_is_gone_or_the_user_says_so() {
+    let (mut daemon, server) = (build().start(), ModelServer::start());
+    let base = format!("{}/v1", server.url());
+    let add = |name: &str| {
+        let words =
+            ["model", "add", name, "--kind", "openai-chat", "--base-url", &base, "--default", "test-model"];
+        daemon.ctx(&[&words[..], &["--key-env", "NO_KEY", "--no-test"]].concat()).ok()
+    };
+    let config = add("loc");
+    let config = config.split_whitespace().find(|word| word.ends_with("config.toml")).map(str::to_owned);
+    let main = |daemon: &Place| std::fs::read_link(daemon.root().join("model/main")).unwrap();
+    daemon.ctx(&["model", "ls"]).ok();
+    until("main", || (main(&daemon) == Path::new("loc/test-model")).then_some(()));
+    let file =
+        config.map(std::path::PathBuf::from).unwrap_or_else(|| daemon.home().join(".config/ctx/config.toml"));
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("[models.loc]", "[models.local]")).unwrap();
+    daemon.stop();
+    daemon.start_again();
+    daemon.ctx(&["model", "ls"]).ok();
+    until("main", || (main(&daemon) == Path::new("local/test-model")).then_some(()));
+    daemon.ctx(&["model", "use", "debug:script"]).ok();
+    assert_eq!(main(&daemon), Path::new("debug/script"));
+    let refused = daemon.ctx(&["model", "use", "debug:nothing"]);
+    assert!(refused.code != 0 && refused.stderr.contains("ctx model ls"), "{}", refused.stderr);
+    assert_eq!(main(&daemon), Path::new("debug/script"));
+}

@@ -3,9 +3,9 @@
 use ctx_api::model::in_api;
 use ctx_journal::{Entry, LOST};
 use ctx_session::record::{
-    ApprovalBody, ApprovalScope, Approvals, Body, CheckpointBody, CompactionBody, Decoded, MessageBody,
-    Redact, RunBody, RunCreated, RunKind, SessionBody, SubagentBody, SubagentState, TerminalBody, ToolBody,
-    ToolStatus,
+    ApprovalBody, ApprovalScope, Approvals, Body, CheckpointBody, CompactionBody, Decoded, FinishReason,
+    MessageBody, Redact, RunBody, RunCreated, RunKind, SessionBody, SubagentBody, SubagentState,
+    TerminalBody, ToolBody, ToolStatus,
 };
 use serde::Serialize;
 
@@ -82,7 +82,12 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
             "assistant called tools".to_owned()
         }
         Body::Message(MessageBody::AssistantFinished(done)) => {
-            format!("{} {}", paint.green("assistant"), quote(&done.text))
+            let cut = if done.finish_reason == FinishReason::Length {
+                " [cut off at the output limit]"
+            } else {
+                ""
+            };
+            format!("{} {}{cut}", paint.green("assistant"), quote(&done.text))
         }
         Body::Message(MessageBody::ReasoningFinished(done)) => {
             paint.dim(&format!("reasoning {}", quote(&done.text)))
