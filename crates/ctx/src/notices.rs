@@ -50,11 +50,18 @@ impl Notices {
         self.drain().map(drop)
     }
 
-    /// Waits for a change or for a key, for at most this long. Says whether a file has changed.
-    pub fn wait_for_keys(&self, at_most: Duration) -> Result<bool, Failure> {
+    /// Waits for a change or for a key, for at most this long. Says whether a file has changed; None when the
+    /// terminal is gone.
+    pub fn wait_for_keys(&self, at_most: Duration) -> Result<Option<bool>, Failure> {
         let stdin = std::io::stdin();
-        poll_all(&mut [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)], at_most)?;
-        self.drain()
+        let mut watched = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
+        poll_all(&mut watched, at_most)?;
+        // The terminal is gone, and there may be no signal that says so.
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        if watched.last().is_some_and(|stdin| stdin.revents().intersects(gone)) {
+            return Ok(None);
+        }
+        self.drain().map(Some)
     }
 
     /// Takes the events, whose content is not needed. Says whether there were any.

@@ -57,7 +57,11 @@ pub fn run(root: &Root) -> Result<(), Failure> {
         }
         screen.draw(&mut model)?;
         let wait = if is_due { EVERY.saturating_sub(looked.elapsed()) } else { news.patience().min(AGES) };
-        is_due |= news.notices.wait_for_keys(wait)? || looked.elapsed() >= AGES;
+        let Some(is_news) = news.notices.wait_for_keys(wait)? else {
+            // The terminal is gone: there is nothing to give back, and nobody to tell.
+            std::process::exit(1);
+        };
+        is_due |= is_news || looked.elapsed() >= AGES;
         while event::poll(Duration::ZERO).map_err(terminal_failed)? {
             let Event::Key(key) = event::read().map_err(terminal_failed)? else { continue };
             if key.kind == KeyEventKind::Release {
