@@ -12,8 +12,8 @@ use ctx_session::command::RunWishes;
 use ctx_session::conversation::{self, Part};
 use ctx_session::image::Image;
 use ctx_session::record::{Body, MessageBody, Record, ToolBody};
-use ctx_session::{Refusal, Timestamp, Ulid};
-use serde::Deserialize;
+use ctx_session::{Refusal, RunId, Timestamp, Ulid};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::IntoParams;
 
 use super::Api;
@@ -93,7 +93,7 @@ pub(super) async fn list(
     Who(caller): Who,
     At(id): At<String>,
     Asked(query): Asked<MessagesQuery>,
-) -> Answer<Json<List<Message>>> {
+) -> Answer<Json<List<Found>>> {
     let page = Page::new(&query)?;
     let page = api.engine.conversation_back(caller, session_id(&id)?, page, Page::take).await?;
     Ok(Json(page.finish()?))
@@ -114,8 +114,8 @@ struct Page {
     met: bool,
 }
 
-/// A message of the page.
-struct Found {
+/// A message of the page; it is written as [`Message`] is.
+pub(super) struct Found {
     said: Said,
     superseded: bool,
     pinned: bool,
@@ -142,6 +142,33 @@ impl Found {
             Said::Lost(lost, time) => gap(lost.clone(), *time),
         };
         Some(Message { superseded: self.superseded, pinned: self.pinned, ..message })
+    }
+}
+
+/// A message of one text, as it lies in its record: most are, and need not be copied to be written.
+#[derive(Serialize)]
+struct Plain<'a> {
+    id: Ulid,
+    run_id: RunId,
+    role: conversation::Role,
+    content: &'a str,
+    created_at: u64,
+    superseded: bool,
+    pinned: bool,
+    metadata: Metadata,
+}
+
+impl Serialize for Found {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (superseded, pinned) = (self.superseded, self.pinned);
+        if let Said::By(record) = &self.said
+            && let Some((id, run_id, role, content)) = conversation::said_text(&record.body)
+        {
+            let (created_at, metadata) = (record.time.as_millis(), metadata(record));
+            return Plain { id, run_id, role, content, created_at, superseded, pinned, metadata }
+                .serialize(to);
+        }
+        self.message().serialize(to)
     }
 }
 
@@ -245,7 +272,7 @@ impl Page {
     }
 
     /// Oldest first.
-    fn finish(mut self) -> Result<List<Message>, Refusal> {
+    fn finish(mut self) -> Result<List<Found>, Refusal> {
         let unmet = match self.way {
             Way::After(Place::Message(_)) if !self.met => Some("since"),
             Way::Before(Some(Place::Message(_))) if !self.met => Some("before"),
@@ -269,7 +296,8 @@ impl Page {
                 self.found.back().map(|found| format!("b{}", found.seq()))
             }
         };
-        let items = self.found.iter().rev().filter_map(Found::message).collect();
+        // Only what says something was kept.
+        let items = self.found.into_iter().rev().collect();
         Ok(List { items, next: next.filter(|_| more) })
     }
 }
@@ -361,4 +389,21 @@ pub(super) async fn post(
     let post = Post { text, images, client_id, model_override, cwd: None, wishes, key };
     let done = api.engine.post(caller, session_id(&id)?, post).await?;
     Ok((StatusCode::ACCEPTED, Json(posted(&done))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctx_session::record::Decoded;
+
+    #[test]
+    fn a_message_is_written_the_same_whether_it_was_copied_or_not() {
+        let text = r#"{"turn_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","message_id":"01ARZ3NDEKTSV4RRFFQ69G5FAW","client_id":"c","text":"say \"it\""}"#;
+        let Decoded::Known(body) = Body::decode("user", text) else { panic!("{text}") };
+        let record = Record { seq: 7, time: Timestamp::from_millis(9), body };
+        let found = Found { said: Said::By(Arc::new(record)), superseded: true, pinned: false };
+        let copied = serde_json::to_value(found.message()).unwrap();
+        assert_eq!(serde_json::to_value(&found).unwrap(), copied);
+        assert_eq!(copied["content"], "say \"it\"");
+    }
 }
