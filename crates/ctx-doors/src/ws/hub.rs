@@ -27,7 +27,10 @@ struct Inner {
     relays: Mutex<HashMap<SessionId, Arc<Relay>>>,
     bytes: AtomicIsize,
     tasks: TaskTracker,
+    /// Nobody is let in any more.
     stopping: CancellationToken,
+    /// Those who are here go.
+    closing: CancellationToken,
 }
 
 /// Someone's place at a relay, given back when it is dropped.
@@ -51,14 +54,24 @@ impl Seat {
 }
 
 impl Hub {
-    /// `stopping`: the daemon lets its clients go.
-    pub fn new(engine: Engine, stopping: CancellationToken) -> Hub {
+    /// `closing`: the daemon lets its clients go.
+    pub fn new(engine: Engine, closing: CancellationToken) -> Hub {
         let (relays, bytes, tasks) = (Mutex::default(), AtomicIsize::new(0), TaskTracker::new());
-        Hub { inner: Arc::new(Inner { engine, relays, bytes, tasks, stopping }) }
+        let stopping = closing.child_token();
+        Hub { inner: Arc::new(Inner { engine, relays, bytes, tasks, stopping, closing }) }
+    }
+
+    /// From here on nobody is let in: a session that is left already would be taken up again for each who comes.
+    pub fn let_nobody_in(&self) {
+        self.inner.stopping.cancel();
     }
 
     pub(super) fn stopping(&self) -> &CancellationToken {
         &self.inner.stopping
+    }
+
+    pub(super) fn closing(&self) -> &CancellationToken {
+        &self.inner.closing
     }
 
     /// Connections that are being served; the daemon lets them say goodbye.

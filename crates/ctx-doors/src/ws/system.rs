@@ -27,7 +27,7 @@ struct Listener {
 
 pub(crate) async fn serve(api: Api, visitor: Visitor, socket: WebSocket) {
     let _counted = api.hub.tasks().token();
-    let stop = api.hub.stopping().clone();
+    let stop = api.hub.closing().clone();
     let (mut out, mut stream) = split(&api.engine, socket);
     let mut listener = Listener { api, visitor, seq: 0, told: None };
     let left = tokio::select! {

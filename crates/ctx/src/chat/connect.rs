@@ -112,10 +112,17 @@ impl Chat<'_> {
     }
 
     /// Takes the view up again, for as long as a daemon may take to come back. None: we left meanwhile.
-    pub(super) async fn come_back(&mut self, hands: &mut Hands) -> Result<Option<LiveSocket>, Failure> {
+    pub(super) async fn come_back(
+        &mut self,
+        hands: &mut Hands,
+        after_a_while: bool,
+    ) -> Result<Option<LiveSocket>, Failure> {
         let begun = Instant::now();
         let mut was_away = false;
         let mut pause = RETRY_FIRST;
+        if after_a_while && self.wait(hands, pause).await?.is_break() {
+            return Ok(None);
+        }
         loop {
             let failure = match self.enter(Arrival::Again { was_away }).await {
                 Ok(socket) => return Ok(Some(socket)),
@@ -123,7 +130,7 @@ impl Chat<'_> {
             };
             let may_take = match failure {
                 Failure::Said { code: Code::Ehostdown, .. } => AWAY_MAX,
-                Failure::Said { code: Code::Ebusy, .. } => BUSY_MAX,
+                Failure::Said { code: Code::Ebusy | Code::Eagain, .. } => BUSY_MAX,
                 Failure::Said { .. } | Failure::Told { .. } | Failure::ReaderGone => return Err(failure),
             };
             if begun.elapsed() > may_take {

@@ -99,6 +99,11 @@ pub(super) fn open(
 }
 
 impl Doors {
+    /// The daemon stops: clients that are attached are told what becomes of the runs, and no more come.
+    pub(super) fn let_nobody_in(&self) {
+        self.hub.let_nobody_in();
+    }
+
     pub(super) async fn close(self) {
         self.stop.cancel();
         self.tasks.close();

@@ -166,6 +166,7 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     if let Some(following) = following {
         following.abort();
     }
+    doors.let_nobody_in();
     tracing::info!("stopping; runs have {} ms to end", engine.limits().stop_grace_ms);
     tokio::select! {
         () = engine.shut_down() => {}
@@ -178,12 +179,18 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     Ok(())
 }
 
+/// How long the doors wait for restores that were cut short.
+const RECOVER_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Restores that were cut short are finished or taken back before anyone sees the files.
 async fn recover_files(files: &Arc<RunFiles>) {
     let files = Arc::clone(files);
-    let recovered = tokio::task::spawn_blocking(move || files.snapshots().recover_all()).await;
-    if recovered.is_err() {
-        tracing::error!("finishing restores that were cut short broke");
+    let recovering = tokio::task::spawn_blocking(move || files.snapshots().recover_all());
+    match tokio::time::timeout(RECOVER_MAX, recovering).await {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => tracing::error!("finishing restores that were cut short broke"),
+        // One user's directory that does not answer keeps nobody else out.
+        Err(_) => tracing::warn!("restores that were cut short are finished later: a directory is slow"),
     }
 }
 
