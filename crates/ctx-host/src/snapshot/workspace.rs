@@ -121,13 +121,23 @@ impl Snapshots {
     /// A directory of a user, and the store of its snapshots.
     pub fn open(&self, path: &Path, uid: u32, rights: Rights) -> Result<Workspace, SnapshotError> {
         let path = resolve(path, uid, &rights)?;
+        let files = Local::open(&path, rights, &self.inner.apart)
+            .map_err(SnapshotError::io(path.display().to_string()))?;
+        self.open_over(path, uid, Box::new(files))
+    }
+
+    /// Files that a user reaches in some way, under the name of their place, and the store of their snapshots.
+    pub fn open_over(
+        &self,
+        path: PathBuf,
+        uid: u32,
+        files: Box<dyn Files>,
+    ) -> Result<Workspace, SnapshotError> {
         let name: [u8; 32] =
             Sha256::digest([uid.to_string().as_bytes(), b"\0", path_bytes(&path)].concat()).into();
         let name: String = name.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        let store = Store::open(self.inner.dir.join(name), About { path: path.clone(), uid })?;
-        let files = Local::open(&path, rights, &self.inner.apart)
-            .map_err(SnapshotError::io(path.display().to_string()))?;
-        Ok(self.over(store, Box::new(files)))
+        let store = Store::open(self.inner.dir.join(name), About { path, uid })?;
+        Ok(self.over(store, files))
     }
 
     /// A workspace over files that are reached in some other way.
