@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ctx_host::cage::{Cage, CageError, Limit, Means, Owner, find_bwrap};
 use ctx_host::rights::{self, Rights};
-use ctx_host::shell::text::fence::Policy;
+use ctx_host::shell::text::policy::Policy;
 use ctx_host::shell::{
     CageSetup, CreateRequest, Destination, ExecRequest, ExecResult, HostConfig, Interrupted, NoLog,
     OutputRequest, Page, RemoteConfig, RunAs, ShellError, ShellHost, ShellLimits, SshRequest,

@@ -164,7 +164,7 @@ impl RemoteTransport {
     /// The files of a directory there. Logs in once more; blocks.
     pub fn files(&self, path: &str) -> Result<FarFiles, ShellError> {
         let way = Arc::clone(&self.way);
-        let dir = PrivateDir::new(way.user)?;
+        let dir = PrivateDir::new(way.rights.clone())?;
         let broken = |error: io::Error| way.failure(&error.to_string());
         let mut command = way.first(&dir)?;
         let mut child = command.as_std_mut().stderr(Stdio::piped()).spawn().map_err(broken)?;
