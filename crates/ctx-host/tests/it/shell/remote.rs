@@ -271,12 +271,17 @@ async fn a_container_that_does_not_run_is_refused_and_one_that_is_stopped_closes
     };
     assert_eq!(refused.code(), Code::Ehostdown);
     assert!(refused.to_string().contains("does not run: start it first"), "{refused}");
-    let (host, id) = place.create(Destination::Container(container.name.clone())).await.unwrap();
+    // One with processes of its own: they end with it.
+    let tmp = format!("{0}:{0}", std::env::temp_dir().display());
+    let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"];
+    let about = ["run", "-d", "--name", "own", "--network", "none", "-v", &tmp];
+    engine(&[&about[..], &limits, &["ctx-test:1", "/bin/sleep", "1000"]].concat());
+    let (host, id) = place.create(Destination::Container("own".to_owned())).await.unwrap();
     let file: PathBuf = place.dir.path().join("started");
     let command = format!(": >{}; sleep 1000", file.display());
     let (result, ()) = tokio::join!(exec(&host, &id, &command), async {
         eventually("the command's start", || file.exists()).await;
-        engine(&["kill", &container.name]);
+        engine(&["kill", "own"]);
     });
     assert_eq!(result.unwrap_err().code(), Code::Ehostdown);
     eventually("the shell is closed", || host.list().is_empty()).await;
