@@ -160,7 +160,7 @@ fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-pub(super) fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::from_millis(u64::try_from(since_epoch().as_millis()).unwrap_or_default())
 }
 

@@ -8,7 +8,6 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -20,6 +19,7 @@ use crate::shell::frame::quote::quote;
 use crate::snapshot::files::{Files, Found, FoundKind, Stat, Walk, WalkOptions};
 use crate::snapshot::ignored::{Ignored, RULES_FILE, is_never_part};
 use crate::snapshot::tree::{RelPath, parent, parents};
+use crate::snapshot::workspace::now;
 
 /// Longer content has a channel of its own: the shell there reads its orders byte by byte.
 const SHORT: u64 = 16 << 10;
@@ -196,14 +196,15 @@ impl RemoteTransport {
         let refused = |why: &str| ShellError::invalid("workspace", format!("workspace: {why}"));
         let mut words = hello.split(' ');
         match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("ok"), Some(now), Some(top), home) => {
+            (Some("ok"), Some(there), Some(top), home) => {
                 let path = |text: &str| {
                     use std::os::unix::ffi::OsStringExt;
                     let bytes = BASE64_STANDARD.decode(text).unwrap_or_default();
                     PathBuf::from(std::ffi::OsString::from_vec(bytes))
                 };
-                let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-                let ahead = i64::try_from(here).unwrap_or_default() - now.parse::<i64>().unwrap_or_default();
+                let here = now().as_millis() / 1_000;
+                let ahead =
+                    i64::try_from(here).unwrap_or_default() - there.parse::<i64>().unwrap_or_default();
                 let (top, home) = (path(top), path(home.unwrap_or_default()));
                 // Nothing reads it from here on: it is drained, so that ssh is never held up.
                 std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
