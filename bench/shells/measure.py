@@ -5,10 +5,12 @@ pipes for the bare bash. Ours and the others run alternately in one run, because
 """
 
 import argparse
+import getpass
 import json
 import os
 import select
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -29,9 +31,10 @@ BUSY = "i=0; while [ $i -lt 6000 ]; do i=$((i+1)); done"
 class Server:
     """An MCP server on stdio."""
 
-    def __init__(self, command):
+    def __init__(self, command, variables=None):
+        environment = {**os.environ, **(variables or {})}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tempfile.gettempdir()
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tempfile.gettempdir()
         )
         self.next_id = 0
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
@@ -195,6 +198,139 @@ class FramedBash(Bash):
         shutil.rmtree(self.dir)
 
 
+class Channel(Bash):
+    """The shortest frame over a channel that is open already: `ssh` over a multiplexed connection, or `exec -i`."""
+
+    def __init__(self, program):
+        self.program = program
+        super().__init__()
+        self.exec(":")
+
+
+class Elsewhere:
+    """An sshd on loopback and a container with busybox alone, as the tests have them; gone at the end."""
+
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="ctx-bench-")
+        self.cleanup = []
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def sshd(self):
+        for name in ("host", "id"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path(name)], check=True)
+        shutil.copy(self.path("id.pub"), self.path("authorized"))
+        os.makedirs("/run/sshd", exist_ok=True)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        with open(self.path("config"), "w") as config:
+            config.write(
+                f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {self.path('host')}\nAuthorizedKeysFile {self.path('authorized')}\n"
+                "StrictModes no\nUsePAM no\nPidFile none\nMaxStartups 100\nPermitRootLogin yes\n"
+            )
+        server = subprocess.Popen([shutil.which("sshd") or "/usr/sbin/sshd", "-D", "-f", self.path("config")])
+        self.cleanup.append(server.kill)
+        with open(self.path("host.pub")) as key, open(self.path("known"), "w") as known:
+            known.write(f"[127.0.0.1]:{port} {key.read()}")
+        with open(self.path("ssh_config"), "w") as config:
+            config.write(
+                f"Host far\n HostName 127.0.0.1\n Port {port}\n IdentityFile {self.path('id')}\n UserKnownHostsFile {self.path('known')}\n"
+            )
+        ssh = ["ssh", "-F", self.path("ssh_config"), "-T", "-S", self.path("mux")]
+        for _ in range(100):
+            if subprocess.run([*ssh, "-f", "-N", "-o", "ControlMaster=yes", "far"], stderr=subprocess.DEVNULL).returncode == 0:
+                break
+            time.sleep(0.1)
+        self.cleanup.append(lambda: subprocess.run([*ssh, "-O", "exit", "far"], stderr=subprocess.DEVNULL))
+        return port, [*ssh, "far", "bash --norc --noprofile"]
+
+    def for_execkit(self, port):
+        """Its keys are in the home directory."""
+        os.makedirs(self.path(".ssh"), mode=0o700)
+        shutil.copy(self.path("id"), self.path(".ssh/id"))
+        listed = subprocess.run(["ssh-keygen", "-lf", self.path("host.pub")], check=True, capture_output=True, text=True).stdout
+        key, user = self.path(".ssh/id"), getpass.getuser()
+        return {"transport": "ssh", "host": "127.0.0.1", "port": port, "user": user, "key_path": key, "fingerprint": listed.split()[1]}
+
+    def container(self):
+        engine = self.path("engine")
+        store = f"--root {self.path('store')} --runroot {self.path('run')} --storage-driver vfs --cgroup-manager cgroupfs --events-backend file --runtime runc"
+        with open(engine, "w") as script:
+            script.write(f'#!/bin/sh\nexec podman {store} "$@"\n')
+        os.chmod(engine, 0o755)
+        image = (
+            f"mkdir -p {self.dir}/image/bin {self.dir}/image/tmp {self.dir}/image/proc && cp $(command -v busybox) {self.dir}/image/bin/busybox && "
+            f"for a in $(busybox --list); do [ $a = busybox ] || ln -s busybox {self.dir}/image/bin/$a; done && "
+            f"tar -C {self.dir}/image -c . | {engine} import - ctx-bench:1 && "
+            f"{engine} run -d --name box --network none --ulimit nofile=1024:1024 --ulimit nproc=4096:4096 ctx-bench:1 /bin/sleep 100000"
+        )
+        subprocess.run(["sh", "-ec", image], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.cleanup.append(lambda: subprocess.run([engine, "rm", "-f", "-t", "0", "box"], stdout=subprocess.DEVNULL))
+        return engine, [engine, "exec", "-i", "box", "sh"]
+
+    def close(self):
+        for one in reversed(self.cleanup):
+            one()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class PlainChannel(Channel):
+    """The same for a shell without `builtin`."""
+
+    def frame(self, command, nonce):
+        return super().frame(command, nonce).replace("builtin ", "")
+
+
+def alternate(work):
+    """The median of each, in rounds of all of them."""
+    times = {name: [] for name in work}
+    for _ in range(ROUNDS):
+        for name, one in work.items():
+            one()
+            times[name] += [seconds(one) for _ in range(CALLS_PER_ROUND)]
+    return {name: statistics.median(all_times) for name, all_times in times.items()}
+
+
+def compare_elsewhere(command, execkit):
+    """`:` over ssh and in a container, beside a bare channel that is open, and over ssh beside execkit."""
+    places = Elsewhere()
+    try:
+        port, bare = places.sshd()
+        engine, bare_exec = places.container()
+        set_up = {"CTX_SHELLS_SSH_CONFIG": places.path("ssh_config"), "CTX_SHELLS_CONTAINER_ENGINE": engine, "CTX_SHELLS_KEY_DIR": places.dir}
+        ours, theirs = Server(command, set_up), Server([execkit], {"HOME": places.dir})
+        try:
+            over_ssh = ours.call("session_create", {"transport": "ssh", "host": "far"})["session_id"]
+            boxed = ours.call("session_create", {"transport": "docker", "container": "box"})["session_id"]
+            channel, box = Channel(bare), PlainChannel(bare_exec)
+            work = {
+                "ssh": lambda: ours.exec(over_ssh, ":"),
+                "channel": lambda: channel.exec(":"),
+                "docker": lambda: ours.exec(boxed, ":"),
+                "exec": lambda: box.exec(":"),
+            }
+            try:
+                there = theirs.call("session_create", places.for_execkit(port))["session_id"]
+                work["execkit"] = lambda: theirs.exec(there, ":")
+            except RuntimeError as error:
+                print(f"execkit opens no shell over ssh: {error}", file=sys.stderr)
+            found = alternate(work)
+            channel.close()
+            box.close()
+        finally:
+            ours.close()
+            theirs.close()
+    finally:
+        places.close()
+    for name, beside, what in [("ssh", "channel", "an open channel of the connection"), ("docker", "exec", "an open `exec -i`")]:
+        more = found[name] - found[beside]
+        row(f"`:` over {name}, p50", milliseconds(found[name]), f"{what} {milliseconds(found[beside])}", f"{more * 1e3:.2f} ms more", "at most 1 ms more", more <= 0.001)
+    if "execkit" in found:
+        row("`:` over ssh, p50", milliseconds(found["ssh"]), f"execkit {milliseconds(found['execkit'])}", f"{found['execkit'] / found['ssh']:.1f}× faster", "10×", found["execkit"] / found["ssh"] >= 10)
+
+
 def seconds(work):
     start = time.perf_counter()
     work()
@@ -354,10 +490,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--execkit", required=True)
     parser.add_argument("--rows", action="store_true")
+    parser.add_argument("--elsewhere", action="store_true", help="only shells over ssh and in a container")
     parser.add_argument("server", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
-    if arguments.server[:1] == ["--rows"]:
-        arguments.rows, arguments.server = True, arguments.server[1:]
+    while arguments.server[:1] and arguments.server[0] in ("--rows", "--elsewhere"):
+        setattr(arguments, arguments.server[0][2:], True)
+        arguments.server = arguments.server[1:]
     if not arguments.server:
         parser.error("give the MCP server to measure, for example: target/release/ctx mcp")
     program = os.path.abspath(arguments.server[0])
@@ -366,7 +504,9 @@ def main():
         print("| work | ours | beside | ratio | target |\n|---|---|---|---|---|")
     ours, execkit = Server(command), Server([arguments.execkit])
     try:
-        compare(ours, execkit)
+        if not arguments.elsewhere:
+            compare(ours, execkit)
+        compare_elsewhere(command, arguments.execkit)
     finally:
         ours.close()
         execkit.close()

@@ -1,4 +1,5 @@
-//! The shells of agents: one for each session, and one for each subagent at work, each in its cage.
+//! The shells of agents: one for each session, and one for each subagent at work, each in its cage; besides, one on each
+//! machine that a project file lists, over the ssh of the session's owner.
 //!
 //! A shell is made when it is first used and lives between runs; one that is idle for long is closed by its host. What a
 //! shell is, is the business of [`ctx_host::shell`]; which cage it has is decided when a run is prepared.
@@ -11,11 +12,12 @@ use std::time::Duration;
 
 use ctx_host::cage::{Cage, CageError, Limit, Means, Owner, find_bwrap};
 use ctx_host::rights::{self, Rights};
+use ctx_host::shell::text::policy::Policy;
 use ctx_host::shell::{
-    CageSetup, CreateRequest, ExecRequest, ExecResult, HostConfig, Interrupted, NoLog, OutputRequest, Page,
-    RunAs, ShellError, ShellHost, ShellLimits,
+    CageSetup, CreateRequest, Destination, ExecRequest, ExecResult, HostConfig, Interrupted, NoLog,
+    OutputRequest, Page, RemoteConfig, RunAs, ShellError, ShellHost, ShellLimits, SshRequest,
 };
-use ctx_session::{Refusal, SessionId, Ulid};
+use ctx_session::{Name, Refusal, SessionId, Ulid};
 use rustix::process::geteuid;
 
 use crate::cage::make_home;
@@ -79,6 +81,9 @@ pub struct ShellGround {
     /// Where output is kept while its shell lives.
     pub spool_dir: PathBuf,
     pub app: String,
+    /// What the operator allows on other machines, and which programs may run there.
+    pub remote: RemoteConfig,
+    pub policy: Policy,
 }
 
 /// In what a shell is to run.
@@ -92,7 +97,12 @@ pub struct ShellWant {
     pub cwd: PathBuf,
     /// The owner's home, for a shell without a cage.
     pub home: Option<PathBuf>,
+    /// The machine that it runs on, by the name that the project file has for it; None: this one.
+    pub host: Option<(Name, SshRequest)>,
 }
+
+/// Whose a shell is, and on which machine.
+type PlaceKey = (ShellKey, Option<Name>);
 
 /// All shells of all agents.
 #[derive(Debug)]
@@ -103,7 +113,7 @@ pub struct AgentShells {
 
 #[derive(Debug, Default)]
 struct State {
-    places: HashMap<ShellKey, Arc<Place>>,
+    places: HashMap<PlaceKey, Arc<Place>>,
     /// Sessions that are paused: what starts in them is frozen.
     frozen: HashSet<SessionId>,
 }
@@ -121,6 +131,7 @@ struct Shell {
     host: ShellHost,
     id: String,
     is_caged: bool,
+    to: Option<SshRequest>,
 }
 
 impl std::fmt::Debug for Shell {
@@ -181,28 +192,33 @@ impl AgentShells {
 
     /// Whether there is a shell.
     pub fn is_open(&self, key: ShellKey) -> bool {
-        self.known(key).is_ok()
+        self.known(key, None).is_ok()
     }
 
     /// The limit that ended the cage of a shell.
     pub fn limit_reached(&self, key: ShellKey) -> Option<Limit> {
-        self.known(key).ok()?.host.limit_reached()
+        self.known(key, None).ok()?.host.limit_reached()
     }
 
     /// What an earlier command of the shell printed. Blocks on the disk.
-    pub fn output(&self, key: ShellKey, request: &OutputRequest) -> Result<Page, Refusal> {
-        let shell = self.known(key)?;
+    pub fn output(
+        &self,
+        key: ShellKey,
+        host: Option<&Name>,
+        request: &OutputRequest,
+    ) -> Result<Page, Refusal> {
+        let shell = self.known(key, host)?;
         shell.host.output(&shell.id, request).map_err(|error| refusal(&error))
     }
 
     /// Stops the command that runs in the shell.
-    pub fn interrupt(&self, key: ShellKey) -> Result<Interrupted, Refusal> {
-        let shell = self.known(key)?;
+    pub fn interrupt(&self, key: ShellKey, host: Option<&Name>) -> Result<Interrupted, Refusal> {
+        let shell = self.known(key, host)?;
         shell.host.interrupt(&shell.id).map_err(|error| refusal(&error))
     }
 
-    fn known(&self, key: ShellKey) -> Result<Shell, Refusal> {
-        let place = self.state().places.get(&key).cloned();
+    fn known(&self, key: ShellKey, host: Option<&Name>) -> Result<Shell, Refusal> {
+        let place = self.state().places.get(&(key, host.cloned())).cloned();
         place.and_then(|place| place.living()).ok_or_else(|| {
             let message = "there is no shell: it has run no command, or was closed because it was idle";
             Refusal::new(ctx_session::Code::Enoent, message)
@@ -210,9 +226,11 @@ impl AgentShells {
     }
 
     async fn shell(&self, key: ShellKey, want: &ShellWant) -> Result<Shell, Refusal> {
-        let place = Arc::clone(self.state().places.entry(key).or_default());
+        let (host, to) = want.host.clone().unzip();
+        let place = Arc::clone(self.state().places.entry((key, host)).or_default());
         let _making = place.making.lock().await;
-        if let Some(shell) = place.living().filter(|shell| shell.is_caged == want.cage.is_some()) {
+        let is_wanted = |shell: &Shell| shell.is_caged == want.cage.is_some() && shell.to == to;
+        if let Some(shell) = place.living().filter(is_wanted) {
             if let Some(cage) = &want.cage {
                 shell.host.change_cage(cage, CHANGE_PATIENCE).await;
             }
@@ -225,8 +243,10 @@ impl AgentShells {
         let config = self.config(want)?;
         let host = ShellHost::new(config, Arc::new(NoLog)).map_err(|error| refusal(&error))?;
         // Frozen before anything runs in it, where the session is paused.
-        let id = host.create(CreateRequest::default()).await.map_err(|error| refusal(&error))?;
-        let shell = Shell { host, id, is_caged: want.cage.is_some() };
+        let there = to.clone().map(Destination::Ssh).unwrap_or_default();
+        let request = CreateRequest { to: there, ..CreateRequest::default() };
+        let id = host.create(request).await.map_err(|error| refusal(&error))?;
+        let shell = Shell { host, id, is_caged: want.cage.is_some(), to };
         *place.shell() = Some(shell.clone());
         if self.state().frozen.contains(&key.session) {
             self.freeze(key.session);
@@ -235,7 +255,7 @@ impl AgentShells {
     }
 
     fn config(&self, want: &ShellWant) -> Result<HostConfig, Refusal> {
-        let ShellGround { cages, spool_dir, app } = &self.ground;
+        let ShellGround { cages, spool_dir, app, remote, policy } = &self.ground;
         let mut config = HostConfig::from_process(spool_dir.clone(), app);
         config.limits = ShellLimits { shells_max: 1, ..ShellLimits::default() };
         config.cwd = want.cwd.clone();
@@ -246,6 +266,12 @@ impl AgentShells {
         let home = want.home.as_deref().unwrap_or(Path::new("/"));
         let env = [("PATH", PATH), ("HOME", &home.to_string_lossy()), ("LANG", "C.UTF-8")];
         config.env = env.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec())).into();
+        if want.host.is_some() {
+            (config.remote, config.policy) = (remote.clone(), policy.clone());
+            // The agent of ssh is the daemon's own user's.
+            let agent = std::env::var("SSH_AUTH_SOCK").ok().filter(|_| want.uid == geteuid().as_raw());
+            config.env.extend(agent.map(|socket| ("SSH_AUTH_SOCK".to_owned(), socket.into_bytes())));
+        }
         if want.uid != geteuid().as_raw() {
             config.run_as = cages.run_as(owner_of(want.uid)?)?;
         }
@@ -255,7 +281,7 @@ impl AgentShells {
     fn of_session(&self, session: SessionId) -> Vec<Shell> {
         let places: Vec<Arc<Place>> = {
             let state = self.state();
-            let of_it = state.places.iter().filter(|(key, _)| key.session == session);
+            let of_it = state.places.iter().filter(|((key, _), _)| key.session == session);
             of_it.map(|(_, place)| Arc::clone(place)).collect()
         };
         places.iter().filter_map(|place| place.living()).collect()
@@ -318,7 +344,7 @@ impl AgentShells {
 
     async fn drop_places(&self, is_dropped: impl Fn(&ShellKey) -> bool) {
         let dropped: Vec<Arc<Place>> =
-            self.state().places.extract_if(|key, _| is_dropped(key)).map(|(_, place)| place).collect();
+            self.state().places.extract_if(|(key, _), _| is_dropped(key)).map(|(_, place)| place).collect();
         for place in dropped {
             let shell = place.shell().take();
             if let Some(shell) = shell {

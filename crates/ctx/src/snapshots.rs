@@ -27,8 +27,9 @@ pub fn of_root(root: &Path, config: &SnapshotsConfig) -> Snapshots {
 
 /// What shells keep their snapshots with.
 pub fn of_shells(state: &Path, root: &Root, config: &SnapshotsConfig, shells: &Shells) -> SnapshotSetup {
-    let roots = shells.workspace_roots.split(':').filter(|root| !root.is_empty()).map(PathBuf::from);
-    SnapshotSetup { snapshots: at(state, root, config), roots: roots.collect() }
+    let dirs = |text: &str| text.split(':').filter(|root| !root.is_empty()).map(PathBuf::from).collect();
+    let (roots, remote_roots) = (dirs(&shells.workspace_roots), dirs(&shells.remote_workspace_roots));
+    SnapshotSetup { snapshots: at(state, root, config), roots, remote_roots }
 }
 
 /// Whether a session's log has the record that a restore waits for. A log that is gone does not have it.

@@ -14,7 +14,7 @@ pub use crate::control::control_dir;
 use crate::control::mount::{Access, Links, Mount};
 use crate::control::policy::Policy;
 use crate::control::{ControlDir, ControlError, absolute_path, default_path, key_value, short};
-use crate::project::{Cage, McpServer, PROJECT_FILE, Snapshot, Subagent, TOOLS, WORK};
+use crate::project::{Cage, Host, McpServer, PROJECT_FILE, Snapshot, Subagent, TOOLS, WORK};
 
 /// The model of agents that name none: an alias that every root has.
 const DEFAULT_MODEL: &str = "main";
@@ -63,6 +63,7 @@ pub struct Settings {
     pub cage: Cage,
     pub subagents: BTreeMap<Name, Subagent>,
     pub mcp: BTreeMap<Name, McpServer>,
+    pub hosts: BTreeMap<Name, Host>,
     /// The texts of the prompts, by their path as the file has it.
     pub prompts: BTreeMap<String, String>,
 }
@@ -141,6 +142,7 @@ pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlErro
             cage: spec.cage.clone(),
             subagents: spec.subagents.clone(),
             mcp: spec.mcp.clone(),
+            hosts: spec.hosts.clone(),
             prompts: snapshot.prompts.clone(),
         },
     })

@@ -9,7 +9,7 @@ use ctx_session::record::Redact;
 
 use ctx_host::cage::Net;
 
-use super::spec::{Cage, Git, Given, McpServer, Plays, Primary, ProjectSpec, Subagent};
+use super::spec::{Cage, Git, Given, Host, McpServer, Plays, Primary, ProjectSpec, Subagent};
 
 /// Tools that a policy without rules allows: a rule that allows one of these grants nothing.
 const ALLOWED_ANYWAY: [&str; 8] =
@@ -18,11 +18,16 @@ const ALLOWED_ANYWAY: [&str; 8] =
 /// One line for each grant, for a person to read. Empty: the file needs no agreement.
 pub fn grants(spec: &ProjectSpec) -> Vec<String> {
     // A limit of runs takes away and grants nothing.
-    let ProjectSpec { project: _, primary, subagents, policy, mcp, limits: _, cage } = spec;
+    let ProjectSpec { project: _, primary, subagents, policy, mcp, hosts, limits: _, cage } = spec;
     let mut found = Vec::new();
     found.extend(policy.iter().filter(|line| is_grant(line)).map(|line| format!("policy: {line}")));
     for (name, server) in mcp {
         found.extend(mcp_grants(name.as_str(), server));
+    }
+    for (name, Host { ssh, policy }) in hosts {
+        found.push(format!("hosts: runs commands on {ssh} as host {name}"));
+        let grants = policy.iter().filter(|line| is_grant(line));
+        found.extend(grants.map(|line| format!("policy of host {name}: {line}")));
     }
     let Primary { name: _, model: _, prompt: _, tools: _, compaction, max_steps: _, redact } = primary;
     if *redact == Some(Redact::Off) {
@@ -121,7 +126,7 @@ mod tests {
     #[test]
     fn each_grant_has_its_line() {
         let found = of(
-            "policy: [allow shell.exec cargo *, allow fs.*]\nmcp: {gh: {command: [gh-mcp, --all], env: {A: {from_env: B}}, cage: {net: host}}, web: {url: 'https://x/mcp'}}\nsubagents: {c: {acp: [codex-acp], cage: {net: host}}}",
+            "policy: [allow shell.exec cargo *, allow fs.*]\nmcp: {gh: {command: [gh-mcp, --all], env: {A: {from_env: B}}, cage: {net: host}}, web: {url: 'https://x/mcp'}}\nsubagents: {c: {acp: [codex-acp], cage: {net: host}}}\nhosts: {build: {ssh: ci@build, policy: [allow shell.exec make*, deny shell.exec rm*]}}",
         );
         assert_eq!(
             found,
@@ -132,6 +137,8 @@ mod tests {
                 "mcp: gives $B of your shell to server gh, as A",
                 "cage of server gh: the network of this machine",
                 "mcp: sends to https://x/mcp as server web",
+                "hosts: runs commands on ci@build as host build",
+                "policy of host build: allow shell.exec make*",
                 "acp: runs `codex-acp` as subagent c",
                 "cage of subagent c: the network of this machine",
             ]

@@ -23,7 +23,9 @@ pub use mcp::read_mcp;
 pub use parse::{Parsed, PromptAt, as_json, parse};
 pub use plain::{PlainAgent, show_plain};
 pub use show::{Shown, directory_of, forget, show, shown_for};
-pub use spec::{Cage, Git, Given, McpServer, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
+pub use spec::{
+    Cage, Git, Given, Host, McpServer, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS,
+};
 pub use yaml::At;
 
 /// Where the project file is, in a project's directory.

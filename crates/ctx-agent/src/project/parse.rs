@@ -10,7 +10,7 @@ use super::PROJECT_FILE;
 use super::cage::cage;
 use super::mcp::mcp_server;
 use super::read::{Complaints, Fields};
-use super::spec::{McpServer, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
+use super::spec::{Host, McpServer, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
 use super::yaml::{At, Kind, Node, load};
 use crate::control::policy::Rule;
 use crate::control::short;
@@ -90,7 +90,8 @@ struct Reading {
 
 impl Reading {
     fn file(&mut self, root: &Node) -> Option<Parsed> {
-        let known = ["version", "project", "primary", "subagents", "policy", "mcp", "limits", "cage"];
+        let known =
+            ["version", "project", "primary", "subagents", "policy", "mcp", "hosts", "limits", "cage"];
         if !matches!(root.kind, Kind::Map(_)) {
             let message = format!("a project file is a mapping of keys to values, not {}", root.kind.what());
             self.complaints.add(root.at, message);
@@ -108,11 +109,13 @@ impl Reading {
         let project_at = project_node.map_or(At::START, |node| node.at);
         let (primary, places) =
             primary_node.and_then(|node| self.primary(node, project.as_ref(), &subagents, &mcp)).unzip();
-        let policy = self.policy(fields.get("policy"));
+        let policy = self.policy(fields.get("policy"), "policy");
+        let hosts = self.named(fields.get("hosts"), "hosts", Reading::host);
         let limits = self.limits(fields.get("limits"));
         let cage =
             fields.get("cage").map(|node| cage(&mut self.complaints, node, "cage")).unwrap_or_default();
-        let spec = ProjectSpec { project: project?, primary: primary?, subagents, policy, mcp, limits, cage };
+        let spec =
+            ProjectSpec { project: project?, primary: primary?, subagents, policy, mcp, hosts, limits, cage };
         let (agent_at, model_at) = places.unwrap_or((None, project_at));
         let agent_at = agent_at.unwrap_or(project_at);
         Some(Parsed { spec, project_at, agent_at, model_at, prompts: std::mem::take(&mut self.prompts) })
@@ -351,11 +354,29 @@ impl Reading {
         Some(Subagent { plays: plays?, terminal: terminal.unwrap_or(false), cage: cage.unwrap_or_default() })
     }
 
-    fn policy(&mut self, node: Option<&Node>) -> Vec<String> {
+    fn host(&mut self, node: &Node, name: &str) -> Option<Host> {
+        let fields = self.complaints.fields(node, name, &["ssh", "policy"]);
+        let policy = self.policy(fields.get("policy"), &format!("{name}.policy"));
+        let Some(ssh) = fields.get("ssh") else {
+            if matches!(node.kind, Kind::Map(_)) {
+                self.complaints.add(node.at, format!("`{name}` needs `ssh`: user@host"));
+            }
+            return None;
+        };
+        let text = self.complaints.text(ssh, &format!("{name}.ssh"))?;
+        let host = Host { ssh: text.to_owned(), policy };
+        if let Err(error) = host.request().check() {
+            self.complaints.add(ssh.at, format!("`{name}.ssh` must be [user@]host[:port]: {error}"));
+            return None;
+        }
+        Some(host)
+    }
+
+    fn policy(&mut self, node: Option<&Node>, name: &str) -> Vec<String> {
         let Some(node) = node else { return Vec::new() };
         let mut lines = Vec::new();
-        for item in self.complaints.list(node, "policy") {
-            let Some(line) = self.complaints.text(item, "policy") else { continue };
+        for item in self.complaints.list(node, name) {
+            let Some(line) = self.complaints.text(item, name) else { continue };
             let one_line =
                 if line.contains(['\n', '\r']) { Err("a rule is one line".to_owned()) } else { Ok(()) };
             match one_line.and_then(|()| line.parse::<Rule>()) {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use ctx_host::cage::{Mount, Net};
+use ctx_host::shell::SshRequest;
 use ctx_session::Name;
 use ctx_session::project::Compaction;
 use ctx_session::record::Redact;
@@ -43,6 +44,9 @@ pub struct ProjectSpec {
     pub policy: Vec<String>,
     #[serde(default)]
     pub mcp: BTreeMap<Name, McpServer>,
+    /// Machines that `shell.exec` may be asked to run a command on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<Name, Host>,
     #[serde(default)]
     pub limits: ProjectLimits,
     #[serde(default, skip_serializing_if = "Cage::is_empty")]
@@ -174,6 +178,30 @@ impl McpServer {
             Given::Text(_) => None,
             Given::FromEnv { from_env, .. } => Some(from_env.as_str()),
         })
+    }
+}
+
+/// A machine, and which commands may run there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// `[user@]host[:port]`, or an alias of the owner's ssh config.
+    pub ssh: String,
+    /// Lines of a policy, each checked. What no line matches is asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<String>,
+}
+
+impl Host {
+    /// What ssh is asked for.
+    pub fn request(&self) -> SshRequest {
+        let (user, place) = match self.ssh.rsplit_once('@') {
+            Some((user, place)) => (Some(user.to_owned()), place),
+            None => (None, self.ssh.as_str()),
+        };
+        // An address of several colons has no port.
+        let port = place.split_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let (host, port) = port.map_or((place, None), |(host, port)| (host, Some(port)));
+        SshRequest { host: host.to_owned(), user, port, ..SshRequest::default() }
     }
 }
 

@@ -156,6 +156,9 @@ fn shell_of(job: &Job, prepared: &Prepared) -> ShellOf {
     ShellOf {
         key: ShellKey { session: job.session, subagent: job.subagent.as_ref().map(|who| who.id.0) },
         want,
+        hosts: agent.description.settings.hosts.clone(),
+        owner: agent.owner,
+        home: agent.cages.user_home().map(Path::to_owned),
     }
 }
 
@@ -200,7 +203,7 @@ fn want_of(prepared: &Prepared, cage: Option<Cage>) -> ShellWant {
         Some(_) => PathBuf::from(&prepared.context.cwd),
         None => agent.on_machine(&prepared.context.cwd),
     };
-    ShellWant { cwd, cage, uid: agent.owner, home: agent.cages.user_home().map(Path::to_owned) }
+    ShellWant { cwd, cage, uid: agent.owner, home: agent.cages.user_home().map(Path::to_owned), host: None }
 }
 
 /// In what a terminal of the operator's runs that is to be in the agent's own cage.

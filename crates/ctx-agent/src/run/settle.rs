@@ -27,7 +27,7 @@ use crate::tool::checkpoint::CHECKPOINT;
 use crate::tool::dispatch::DISPATCH;
 use crate::tool::output::OUTPUT_READ;
 use crate::tool::shell::SHELL_EXEC;
-use crate::tool::{NOBODY_TO_ASK, Output, Plan, Scope, Tool, ToolError, Tools, Work};
+use crate::tool::{NOBODY_TO_ASK, Output, Plan, PlanHost, Scope, Tool, ToolError, Tools, Work};
 
 /// Settles the calls of one answer. All of them are recorded as started first: they belong to one message. Those behind
 /// a checkpoint begin after it.
@@ -199,13 +199,13 @@ impl Desk<'_> {
             Ok(plan) => plan,
             Err(error) => return Ok(Made::Failed(error)),
         };
-        let Plan { subjects, diff, work } = plan;
+        let Plan { subjects, diff, host, work } = plan;
         let needs_operator = matches!(&work, Work::Issue(act) if act.needs_operator());
         if needs_operator && let Err(refusal) = self.port.issue(IssueAct::Read).await? {
             // Nobody is asked about an issue that is not there.
             return Ok(Made::Failed(ToolError::new(refusal.code, refusal.message)));
         }
-        let said = match self.permit(call, effects, needs_operator, &subjects, diff).await? {
+        let said = match self.permit(call, effects, needs_operator, &subjects, diff, host.as_ref()).await? {
             Ok(said) => said.unwrap_or_default(),
             Err(error) => return Ok(Made::Failed(error)),
         };
@@ -214,7 +214,7 @@ impl Desk<'_> {
         }
         match work {
             Work::Do(work) => {
-                if call.name == SHELL_EXEC {
+                if call.name == SHELL_EXEC && host.is_none() {
                     self.dispatcher.enter_cage(self.scope, self.port).await?;
                 }
                 Ok(work.await.map(|output| noted(output, &said)).into())
@@ -254,12 +254,16 @@ impl Desk<'_> {
         needs_operator: bool,
         subjects: &[String],
         diff: Option<String>,
+        host: Option<&PlanHost>,
     ) -> Result<Result<Option<String>, ToolError>, Stopped> {
-        let tool = &call.name;
+        let policy = host.map_or(&*self.scope.policy, |host| &host.policy);
+        // What was allowed for the session here was not allowed there.
+        let asked = host.map_or_else(|| call.name.clone(), |host| format!("{}@{}", call.name, host.name));
+        let tool = &asked;
         let subject = subjects.first();
         let on = subject.map(|subject| format!(" on {subject}")).unwrap_or_default();
         let denied = |message| Ok(Err(ToolError::new(Code::Eacces, message)));
-        let verdict = match self.scope.policy.decide(tool, effects, subjects) {
+        let verdict = match policy.decide(&call.name, effects, subjects) {
             Verdict::Allow if needs_operator => Verdict::Ask,
             verdict => verdict,
         };
@@ -271,11 +275,15 @@ impl Desk<'_> {
         let redacted = |text: String| self.scope.redaction.text(text).0;
         let ask = ApprovalAsk {
             call: call.call_id,
-            tool: tool.clone(),
+            tool: asked.clone(),
             subject: subject.cloned().map(redacted),
-            pattern: self.scope.policy.rule_for(tool, subjects).and_then(|rule| rule.pattern.clone()),
+            pattern: policy.rule_for(&call.name, subjects).and_then(|rule| rule.pattern.clone()),
             diff: diff.map(|diff| cut(&redacted(diff), self.scope.limits.tool_output_bytes).to_owned()),
             is_answerable: self.scope.approvals.is_none(),
+        };
+        let rule = match host {
+            Some(_) => "with a rule in the `policy` of the host".to_owned(),
+            None => format!("with --allow {tool}"),
         };
         let Approved { outcome, note } = self.port.approval(ask).await?;
         let said = note.as_ref().map(|note| format!("\n[the operator: {note}]"));
@@ -283,7 +291,7 @@ impl Desk<'_> {
         match outcome {
             ApprovalOutcome::Allow => Ok(Ok(said)),
             ApprovalOutcome::Deny if self.scope.approvals == Some(Approvals::Deny) => denied(format!(
-                "{tool}{on} {NOBODY_TO_ASK}; the operator can send with --yes, with --allow {tool}, or with --detach \
+                "{tool}{on} {NOBODY_TO_ASK}; the operator can send with --yes, {rule}, or with --detach \
                  and use `ctx approve`"
             )),
             ApprovalOutcome::Deny => denied(format!("the operator denied {tool}{on}{note}; do without it")),

@@ -156,13 +156,21 @@ pub struct Plan {
     pub subjects: Vec<String>,
     /// What the call would change in a file, as a unified diff: the operator is shown it.
     pub diff: Option<String>,
+    /// The machine that the call is made on, where that is not this one.
+    pub host: Option<PlanHost>,
     pub work: Work,
+}
+
+/// Another machine, and the policy that holds there instead of the agent's own.
+pub struct PlanHost {
+    pub name: Name,
+    pub policy: Policy,
 }
 
 impl Plan {
     /// A call that changes no file.
     fn new(subjects: Vec<String>, work: Work) -> Plan {
-        Plan { subjects, diff: None, work }
+        Plan { subjects, diff: None, host: None, work }
     }
 }
 

@@ -1,19 +1,22 @@
 //! `shell.exec`, `shell.output`, `shell.interrupt`: a shell of the session's own, in its cage.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_host::shell::text::budget::Budget;
 use ctx_host::shell::{ExecRequest, ExecResult, Output as Stream, OutputRequest};
 use ctx_session::record::ToolSummary;
-use ctx_session::{Code, Refusal};
+use ctx_session::{Code, Name, Refusal};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Output, Plan, Scope, Tool, ToolError, Work, arguments, blocking};
-use crate::control::policy::Effects;
+use super::{Output, Plan, PlanHost, Scope, Tool, ToolError, Work, arguments, blocking};
+use crate::control::policy::{Effects, Policy, Rule, Verdict};
 use crate::model::ToolSpec;
+use crate::project::Host;
 use crate::shells::{AgentShells, ShellKey, ShellWant};
 
 /// The shell that a tool works in.
@@ -22,6 +25,44 @@ pub struct ShellOf {
     pub key: ShellKey,
     /// In what it runs, or why it does not.
     pub want: Result<ShellWant, Refusal>,
+    /// The machines that a command may be run on instead.
+    pub hosts: BTreeMap<Name, Host>,
+    /// The session's owner and their home: whose ssh goes there.
+    pub owner: u32,
+    pub home: Option<PathBuf>,
+}
+
+impl ShellOf {
+    /// The machine that a call names.
+    fn host(&self, named: Option<&str>) -> Result<Option<(&Name, &Host)>, ToolError> {
+        let Some(named) = named else { return Ok(None) };
+        let found = self.hosts.iter().find(|(name, _)| name.as_str() == named);
+        found.map(Some).ok_or_else(|| {
+            let known: Vec<&str> = self.hosts.keys().map(Name::as_str).collect();
+            let known =
+                if known.is_empty() { String::new() } else { format!(" (it lists {})", known.join(", ")) };
+            let message = format!(
+                "the project file lists no host `{named}`{known}; leave `host` out to run the command here"
+            );
+            ToolError::new(Code::Enoent, message)
+        })
+    }
+
+    /// A shell there. ssh runs as the session's owner, outside of any cage: it needs the owner's keys.
+    fn want_on(&self, name: &Name, host: &Host) -> ShellWant {
+        let host = Some((name.clone(), host.request()));
+        ShellWant { cage: None, uid: self.owner, cwd: PathBuf::from("/"), home: self.home.clone(), host }
+    }
+}
+
+/// What holds for commands on another machine: what the agent's policy denies is denied there too, then come the rules of the
+/// host, and what no rule matches is asked. What the agent may do in its cage says nothing about another machine.
+fn policy_on(own: &Policy, host: &Host) -> Result<Policy, ToolError> {
+    let denied = own.rules.iter().filter(|rule| rule.verdict == Verdict::Deny).cloned();
+    // Each line was found right when the file was read.
+    let rules: Result<Vec<Rule>, String> = host.policy.iter().map(|line| line.parse()).collect();
+    let rules = rules.map_err(|problem| ToolError::new(Code::Einval, problem))?;
+    Ok(Policy { rules: denied.chain(rules).collect() })
 }
 
 pub const SHELL_EXEC: &str = "shell.exec";
@@ -61,6 +102,8 @@ struct OutputInput {
     limit: Option<usize>,
     #[serde(default)]
     grep: Option<String>,
+    #[serde(default)]
+    host: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -73,7 +116,10 @@ enum StreamWord {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NoInput {}
+struct InterruptInput {
+    #[serde(default)]
+    host: Option<String>,
+}
 
 impl Tool for ShellExec {
     fn spec(&self) -> ToolSpec {
@@ -107,11 +153,16 @@ impl Tool for ShellExec {
 
     fn plan(&self, input: Value, scope: &Arc<Scope>) -> Result<Plan, ToolError> {
         let input: ExecInput = arguments(&self.spec(), input)?;
-        if let Some(host) = &input.host {
-            let message =
-                format!("the project file lists no host `{host}`; leave `host` out to run the command here");
-            return Err(ToolError::new(Code::Enoent, message));
-        }
+        let on = scope.shell.host(input.host.as_deref())?;
+        let host = on
+            .map(|(name, host)| {
+                Ok::<_, ToolError>(PlanHost { name: name.clone(), policy: policy_on(&scope.policy, host)? })
+            })
+            .transpose()?;
+        let want = match on {
+            Some((name, host)) => Ok(scope.shell.want_on(name, host)),
+            None => scope.shell.want.clone(),
+        };
         let timeout = input.timeout_secs.map(Duration::try_from_secs_f64).transpose();
         let timeout =
             timeout.map_err(|_| ToolError::new(Code::Einval, "timeout_secs must be a number above 0"))?;
@@ -124,14 +175,11 @@ impl Tool for ShellExec {
             merge: false,
         };
         let scope = Arc::clone(scope);
-        Ok(Plan::new(
-            subjects,
-            Work::Do(Box::pin(async move {
-                let want = scope.shell.want.as_ref().map_err(Clone::clone)?;
-                let result = shells(&scope)?.exec(scope.shell.key, want, request).await?;
-                Ok(shown(&result))
-            })),
-        ))
+        let work = Work::Do(Box::pin(async move {
+            let result = shells(&scope)?.exec(scope.shell.key, &want?, request).await?;
+            Ok(shown(&result))
+        }));
+        Ok(Plan { host, ..Plan::new(subjects, work) })
     }
 }
 
@@ -149,7 +197,8 @@ impl Tool for ShellOutput {
                     "stream": {"enum": ["stdout", "stderr", "late_output"], "description": "default stdout"},
                     "offset": {"type": "integer", "minimum": 0, "description": "in bytes"},
                     "limit": {"type": "integer", "minimum": 1, "description": "in bytes"},
-                    "grep": {"type": "string", "description": "only lines that match this regular expression"}
+                    "grep": {"type": "string", "description": "only lines that match this regular expression"},
+                    "host": {"type": "string", "description": "where the command ran; none: here"}
                 },
                 "required": ["call"],
                 "additionalProperties": false
@@ -177,16 +226,17 @@ impl Tool for ShellOutput {
             line: None,
             tail: None,
         };
-        let scope = Arc::clone(scope);
+        let (scope, call) = (Arc::clone(scope), input.call);
         let work = blocking(move || {
-            let page = shells(&scope)?.output(scope.shell.key, &request)?;
+            let host = scope.shell.host(input.host.as_deref())?.map(|(name, _)| name);
+            let page = shells(&scope)?.output(scope.shell.key, host, &request)?;
             let mut text = page.text;
             if let Some(next) = page.next_offset {
                 let _ = write!(text, "\n[{} bytes in all; read on with offset {next}]", page.total_bytes);
             }
             Ok(text.into())
         });
-        Ok(Plan::new(vec![input.call.to_string()], work))
+        Ok(Plan::new(vec![call.to_string()], work))
     }
 }
 
@@ -197,7 +247,11 @@ impl Tool for ShellInterrupt {
             description:
                 "Stops the command that runs in your shell. The shell and its background jobs live on."
                     .to_owned(),
-            schema: json!({"type": "object", "properties": {}, "additionalProperties": false}),
+            schema: json!({
+                "type": "object",
+                "properties": {"host": {"type": "string", "description": "where the command runs; none: here"}},
+                "additionalProperties": false
+            }),
         }
     }
 
@@ -206,10 +260,11 @@ impl Tool for ShellInterrupt {
     }
 
     fn plan(&self, input: Value, scope: &Arc<Scope>) -> Result<Plan, ToolError> {
-        let NoInput {} = arguments(&self.spec(), input)?;
+        let InterruptInput { host } = arguments(&self.spec(), input)?;
         let scope = Arc::clone(scope);
         let work = async move {
-            let interrupted = shells(&scope)?.interrupt(scope.shell.key)?;
+            let host = scope.shell.host(host.as_deref())?.map(|(name, _)| name);
+            let interrupted = shells(&scope)?.interrupt(scope.shell.key, host)?;
             let said = match interrupted.call {
                 Some(call) => format!("call {call} was interrupted"),
                 None => "no command was running".to_owned(),

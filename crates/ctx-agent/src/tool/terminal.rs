@@ -245,5 +245,5 @@ fn find(scope: &Scope, id: &str) -> Result<(u32, Terminal), ToolError> {
 /// Where an operator's terminal of a session runs that is in no cage.
 pub fn uncaged(uid: u32, dir: Option<PathBuf>, home: Option<PathBuf>) -> ShellWant {
     let cwd = dir.or_else(|| home.clone()).unwrap_or_else(|| PathBuf::from("/"));
-    ShellWant { cage: None, uid, cwd, home }
+    ShellWant { cage: None, uid, cwd, home, host: None }
 }

@@ -198,13 +198,13 @@ impl ShellHost {
                 .map_err(|refused| ShellError::Denied { message: refused.to_string() })?;
         }
         let remote = RemoteTransport::new(&request.to, &self.inner.config).await?;
-        let workspace = match &request.workspace {
-            None => None,
-            Some(_) if remote.is_some() => {
-                let message = "workspace: only a shell on this machine has one yet; leave it out";
-                return Err(ShellError::invalid("workspace", message));
+        let workspace = match (&request.workspace, &remote) {
+            (None, _) => None,
+            (Some(path), Some(remote)) => {
+                let (path, remote) = (path.clone(), remote.clone());
+                Some(Arc::new(self.inner.open_far_workspace(remote, path, request.with_ignored).await?))
             }
-            Some(path) => {
+            (Some(path), None) => {
                 let path = self.inner.config.cwd.join(self.inner.without_tilde(path)?);
                 Some(Arc::new(self.inner.open_workspace(path, request.with_ignored).await?))
             }

@@ -9,6 +9,8 @@ use serde::Serialize;
 use super::error::ShellError;
 use super::host::{Inner, ShellHost};
 use super::log::ShellRecord;
+use super::remote::{RemoteTransport, may_be_workspace};
+use super::transport::Transport;
 use super::workspace::ShellWorkspace;
 use crate::rights::Rights;
 use crate::snapshot::plan::{Change, Changed, Kept, Report};
@@ -109,6 +111,35 @@ impl Inner {
         let workspace = setup.snapshots.open(&path, uid, rights)?;
         workspace.recover()?;
         Ok(ShellWorkspace { workspace, with_ignored })
+    }
+}
+
+impl Inner {
+    /// The same on another machine or in a container.
+    pub(super) async fn open_far_workspace(
+        self: &Arc<Self>,
+        remote: RemoteTransport,
+        path: String,
+        with_ignored: bool,
+    ) -> Result<ShellWorkspace, ShellError> {
+        let inner = Arc::clone(self);
+        blocking(move || {
+            let refused = |why: String| ShellError::invalid("workspace", format!("workspace: {why}"));
+            let setup = inner.config.snapshots.as_ref();
+            let setup = setup.ok_or_else(|| refused("this server keeps no snapshots".to_owned()))?;
+            if !path.starts_with('/') {
+                return Err(refused("on the other side it must be an absolute path".to_owned()));
+            }
+            let files = remote.files(&path)?;
+            may_be_workspace(&files, &setup.remote_roots).map_err(refused)?;
+            // A path that is none of this machine's: who is there, and where.
+            let place = format!("{}:{}", remote.label(), files.top.display());
+            let workspace =
+                setup.snapshots.open_over(PathBuf::from(place), inner.user().0, Box::new(files))?;
+            workspace.recover()?;
+            Ok(ShellWorkspace { workspace, with_ignored })
+        })
+        .await
     }
 }
 

@@ -10,6 +10,8 @@ pub struct SnapshotSetup {
     pub snapshots: Snapshots,
     /// A workspace lies in one of them; where there is none, in the server's directory.
     pub roots: Vec<PathBuf>,
+    /// The same on other machines and in containers; where there is none, in the home directory there.
+    pub remote_roots: Vec<PathBuf>,
 }
 
 impl std::fmt::Debug for SnapshotSetup {

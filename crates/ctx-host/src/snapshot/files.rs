@@ -1,4 +1,5 @@
-//! The port to the files of a workspace: those of this machine now, those behind a shell's channel later.
+//! The port to the files of a workspace: those of this machine (`local`), those on another or in a container
+//! (`shell/remote/files`).
 //!
 //! Paths are from the workspace on. No method follows a symbolic link, on the way or at the end.
 

@@ -121,13 +121,28 @@ impl Snapshots {
     /// A directory of a user, and the store of its snapshots.
     pub fn open(&self, path: &Path, uid: u32, rights: Rights) -> Result<Workspace, SnapshotError> {
         let path = resolve(path, uid, &rights)?;
-        let name: [u8; 32] =
-            Sha256::digest([uid.to_string().as_bytes(), b"\0", path_bytes(&path)].concat()).into();
-        let name: String = name.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        let store = Store::open(self.inner.dir.join(name), About { path: path.clone(), uid })?;
+        // Made first: the directory of stores is told from the files by what it is.
+        let store = self.store(path.clone(), uid)?;
         let files = Local::open(&path, rights, &self.inner.apart)
             .map_err(SnapshotError::io(path.display().to_string()))?;
         Ok(self.over(store, Box::new(files)))
+    }
+
+    /// Files that a user reaches in some other way, under the name of their place, and the store of their snapshots.
+    pub fn open_over(
+        &self,
+        path: PathBuf,
+        uid: u32,
+        files: Box<dyn Files>,
+    ) -> Result<Workspace, SnapshotError> {
+        Ok(self.over(self.store(path, uid)?, files))
+    }
+
+    fn store(&self, path: PathBuf, uid: u32) -> Result<Store, SnapshotError> {
+        let name: [u8; 32] =
+            Sha256::digest([uid.to_string().as_bytes(), b"\0", path_bytes(&path)].concat()).into();
+        let name: String = name.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Store::open(self.inner.dir.join(name), About { path, uid })
     }
 
     /// A workspace over files that are reached in some other way.
@@ -145,7 +160,7 @@ fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-pub(super) fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::from_millis(u64::try_from(since_epoch().as_millis()).unwrap_or_default())
 }
 

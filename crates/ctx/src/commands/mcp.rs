@@ -228,6 +228,7 @@ fn settings(args: Args) -> Result<Shells, Failure> {
         policy_file: args.policy.or(set.policy_file),
         program: args.shell.or(set.program),
         workspace_roots: set.workspace_roots,
+        remote_workspace_roots: set.remote_workspace_roots,
         key_dir: set.key_dir,
         containers: set.containers,
         container_engine: set.container_engine,

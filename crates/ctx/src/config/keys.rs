@@ -252,6 +252,12 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         section: "shells",
+        name: "remote_workspace_roots",
+        kind: Kind::Text,
+        meaning: "The same on other machines and in containers. Default: the home directory there.",
+    },
+    Key {
+        section: "shells",
         name: "key_dir",
         kind: Kind::Text,
         meaning: "Directory that a key_path must lie in. Default: .ssh in the home directory.",

@@ -138,6 +138,8 @@ pub struct Shells {
     pub program: Option<PathBuf>,
     /// Where workspaces may lie, with colons between the directories; without any, the server's own.
     pub workspace_roots: String,
+    /// The same on other machines and in containers; without any, the home directory there.
+    pub remote_workspace_roots: String,
     /// Where keys for other machines lie; `.ssh` in the home directory where none is named.
     pub key_dir: Option<PathBuf>,
     /// The containers that may be used, with spaces between them; all, where none is named.
@@ -176,6 +178,7 @@ impl Default for Shells {
             policy_file: None,
             program: None,
             workspace_roots: String::new(),
+            remote_workspace_roots: String::new(),
             key_dir: None,
             containers: None,
             container_engine: None,

@@ -115,7 +115,7 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     recover_files(&files).await;
     let services = Services {
         files: Files::new(Arc::clone(&files)),
-        ..worker::services(&settings.root, Arc::clone(&servers), &terminals)
+        ..worker::services(&settings.root, Arc::clone(&servers), &terminals, &settings.config.shells)?
     };
     let engine = Engine::new(parts(
         settings,

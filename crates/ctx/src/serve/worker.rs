@@ -13,6 +13,7 @@ use ctx_agent::{Ask, BoxFuture, CageAsk, CageRules, Guard, Guarded, JobKind, Mod
 use ctx_engine::port::{Job, OperatorsTerminal, Prepare, Prepared, ProcessAct, TerminalAsk, Worker};
 use ctx_host::cage::{Means, Net};
 use ctx_host::rights::{self, Rights, RightsError};
+use ctx_host::shell::HostConfig;
 use ctx_host::snapshot::runs::RunFiles;
 use ctx_host::terminal::{ASK, EndReason, FromHolder, Size, Terminals, speak};
 use ctx_session::command::{Outcome, RunNet};
@@ -24,6 +25,9 @@ use tokio_util::sync::CancellationToken;
 use super::mcp::Servers;
 use super::{passwd, projects, shells};
 use crate::commands::guard;
+use crate::config::Shells;
+use crate::failure::Failure;
+use crate::shell_host::host_config;
 use crate::words;
 
 /// The agents of a root.
@@ -282,7 +286,12 @@ async fn off_thread(work: impl FnOnce() + Send + 'static) {
 
 /// What the agents of this root have for shells and MCP servers. What an earlier daemon of this root has left is ended and removed: the root
 /// is ours alone now.
-pub(super) fn services(root: &Path, servers: Arc<Servers>, terminals: &Arc<Terminals>) -> Services {
+pub(super) fn services(
+    root: &Path,
+    servers: Arc<Servers>,
+    terminals: &Arc<Terminals>,
+    settings: &Shells,
+) -> Result<Services, Failure> {
     let means = Means::detect();
     let name = ctx_agent::sha256_hex(root.as_os_str().as_encoded_bytes());
     let parent = format!("daemon-{}", name.get(..12).unwrap_or_default());
@@ -300,12 +309,13 @@ pub(super) fn services(root: &Path, servers: Arc<Servers>, terminals: &Arc<Termi
     let app = concat!("ctx ", env!("CARGO_PKG_VERSION")).to_owned();
     let cages = CageGround { path, means, parent, scratch_dir };
     let mcp = McpServers::new(McpGround { cages: cages.clone(), variables: servers });
-    let shells = AgentShells::new(ShellGround { cages, spool_dir, app });
-    Services {
+    let HostConfig { remote, policy, .. } = host_config(spool_dir.clone(), settings)?;
+    let shells = AgentShells::new(ShellGround { cages, spool_dir, app, remote, policy });
+    Ok(Services {
         shells: Some(Arc::new(shells)),
         mcp: Some(Arc::new(mcp)),
         terminals: Some(Arc::clone(terminals)),
         now: Some(words::now),
         ..Services::default()
-    }
+    })
 }

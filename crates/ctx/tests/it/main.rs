@@ -26,6 +26,7 @@ mod directories;
 mod failed;
 mod follow;
 mod help;
+mod hosts;
 mod images;
 mod import;
 mod issues;

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use testkit::TestDaemon;
@@ -256,4 +257,51 @@ fn the_commands_of_the_guide_do_what_it_says() {
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.get(..expected.len()), Some(&expected[..]), "{said}");
     assert!(said.ends_with("new.txt is gone\n"), "{said}");
+}
+
+/// Enough files that a kill falls into the work on them.
+const MANY: usize = 800;
+
+fn contents(work: &Path) -> std::collections::BTreeSet<String> {
+    let text = |n: usize| read(work, &format!("f{n}")).unwrap_or_else(|| "missing".to_owned());
+    (1..=MANY).map(|n| text(n).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn an_undo_that_is_cut_short_by_the_daemons_death_is_finished_or_taken_back() {
+    let mut daemon = daemon();
+    let work = daemon.workspace();
+    for dir in [daemon.path(""), work.clone()] {
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for n in 1..=MANY {
+        std::fs::write(work.join(format!("f{n}")), "old\n").unwrap();
+    }
+    chown(&work, Some(ANN), Some(ANN)).unwrap();
+    for (round, wait_ms) in [0, 10, 25, 50, 100, 200, 400].into_iter().enumerate() {
+        // What was brought back belongs to who brought it back, which is root here; commands run as Ann.
+        for n in 1..=MANY {
+            chown(work.join(format!("f{n}")), Some(ANN), Some(ANN)).unwrap();
+        }
+        let new = format!("new {round}");
+        let change =
+            format!("for n in $(seq {MANY}); do echo '{new}' > /work/f$n; done; touch /work/extra{round}");
+        run(&daemon, json!([command(&change), { "text": "done" }]));
+        assert_eq!(contents(&work), [new.clone()].into());
+        let mut undo = daemon.command(&["undo", "coder/work", "--yes"]);
+        let mut undo = undo.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+        daemon.kill();
+        let _ = undo.wait();
+        daemon.start_again();
+        // All of it, or nothing of it, and no byte of either is lost.
+        let found = contents(&work);
+        let is_back = found == ["old".to_owned()].into();
+        assert!(is_back || found == [new.clone()].into(), "after {wait_ms} ms: {found:?}");
+        assert_eq!(work.join(format!("extra{round}")).exists(), !is_back);
+        if !is_back {
+            daemon.ctx(&["undo", "coder/work", "--yes"]).ok();
+            assert_eq!(contents(&work), ["old".to_owned()].into());
+        }
+    }
 }

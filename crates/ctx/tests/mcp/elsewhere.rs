@@ -1,5 +1,11 @@
 //! Shells on another machine and in a container, as an MCP host uses them.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
 use serde_json::{Value, json};
 use testkit::elsewhere::{Container, Sshd};
 use testkit::until;
@@ -66,4 +72,118 @@ fn a_killed_server_leaves_nothing_on_the_other_side() {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         (stat.is_empty() || stat.contains(") Z ")).then_some(())
     });
+}
+
+/// Everything below a directory: kind, mode, and what it holds or points to.
+fn tree(dir: &Path) -> BTreeMap<PathBuf, (char, u32, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let meta = path.symlink_metadata().unwrap();
+        let mode = meta.permissions().mode() & 0o7777;
+        if meta.is_symlink() {
+            let target = path.read_link().unwrap();
+            all.insert(path, ('l', 0, target.as_os_str().as_bytes().to_vec()));
+        } else if meta.is_dir() {
+            all.extend(tree(&path));
+            all.insert(path, ('d', mode, Vec::new()));
+        } else {
+            let mut bytes = std::fs::read(&path).unwrap();
+            // All of one byte: its length and the byte say the same.
+            if bytes.len() > 1_000 && bytes.iter().all(|byte| Some(byte) == bytes.first()) {
+                bytes = format!("{} of {}", bytes.len(), bytes[0]).into_bytes();
+            }
+            all.insert(path, ('f', mode, bytes));
+        }
+    }
+    all
+}
+
+/// Names and kinds that are easy to get wrong over a shell.
+fn zoo(dir: &Path) {
+    let put = |name: &[u8], bytes: &[u8], mode: u32| {
+        let path = dir.join(OsStr::from_bytes(name));
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for name in ["deep/er", "empty", "swapped", "ignored.d", "repo/.git"] {
+        std::fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    put(b".gitignore", b"*.log\n/ignored.d/\n", 0o644);
+    put(b"plain", b"one\n", 0o644);
+    put(b"-n", b"a dash\n", 0o600);
+    put("two words\nand a line $(x) 'q' \u{e9}".as_bytes(), b"odd\n", 0o640);
+    put(b"not-utf8-\xff\xfe", b"\0\x01\xff binary", 0o644);
+    put(b"large", &vec![7; 200_000], 0o755);
+    put(b"read-only", b"fixed\n", 0o444);
+    put(b"deep/er/nothing", b"", 0o644);
+    put(b"swapped/inner", b"1\n", 0o644);
+    put(b"x.log", b"log\n", 0o644);
+    put(b"ignored.d/file", b"ignored\n", 0o644);
+    put(b"repo/.git/HEAD", b"ref\n", 0o644);
+    put(b"repo/tracked", b"t\n", 0o644);
+    std::os::unix::fs::symlink("plain", dir.join("link")).unwrap();
+    std::os::unix::fs::symlink("/nowhere", dir.join("dangling")).unwrap();
+}
+
+#[test]
+fn files_elsewhere_are_saved_and_brought_back_as_they_are_here() {
+    let (sshd, container, place) = (Sshd::shared(), Container::shared(), place());
+    let mut command = place.command(&["mcp"]);
+    command.env("CTX_SHELLS_KEY_DIR", &sshd.dir).env("CTX_SHELLS_CONTAINER_ENGINE", &container.engine);
+    command.env("CTX_SHELLS_REMOTE_WORKSPACE_ROOTS", place.path(""));
+    let mut host = Host::with(&mut command);
+    let elsewhere = [ssh(sshd), json!({"transport": "docker", "container": container.name})];
+    for (n, arguments) in elsewhere.into_iter().enumerate() {
+        let work = place
+            .path(&format!("work{n}"))
+            .canonicalize()
+            .unwrap_or_else(|_| place.path(&format!("work{n}")));
+        std::fs::create_dir(&work).unwrap();
+        zoo(&work);
+        let before = tree(&work);
+        let with = |workspace: &str| {
+            let mut arguments = arguments.clone();
+            arguments["workspace"] = json!(workspace);
+            arguments
+        };
+        let made = host.call("session_create", with(work.to_str().unwrap()));
+        let shell = made["session_id"].as_str().unwrap().to_owned();
+        let saved = host.call("session_checkpoint", json!({"session_id": shell, "label": "far"}));
+        let quoted = work.to_str().unwrap();
+        let change = format!(
+            "cd {quoted} && echo two >plain && rm -rf -- -n deep link large && chmod 600 read-only && rm -r swapped && \
+             echo file >swapped && echo new >new && rmdir empty && echo more >>x.log && rm dangling && mkdir -p made/here && \
+             echo changed >repo/.git/HEAD && ln -s new link"
+        );
+        assert_eq!(host.exec(&shell, &change)["exit_code"], 0);
+        let changed = tree(&work);
+        let look = host.call("session_restore", json!({"session_id": shell, "dry_run": true}));
+        assert_eq!(tree(&work), changed, "a look changes nothing");
+        let done = host
+            .call("session_restore", json!({"session_id": shell, "checkpoint_id": saved["checkpoint_id"]}));
+        assert_eq!(done["files_changed"], look["files_changed"]);
+        assert_eq!(done["kept"], Value::Null, "{done}");
+        // What was ignored, and .git, are as they were left; all else is as it was.
+        let mut wanted = before.clone();
+        for name in ["x.log", "repo/.git/HEAD"] {
+            wanted.insert(work.join(name), changed[&work.join(name)].clone());
+        }
+        assert_eq!(tree(&work), wanted);
+        host.call("session_restore", json!({"session_id": shell, "checkpoint_id": done["undo"]}));
+        assert_eq!(tree(&work), changed, "and its undo brings back the rest");
+        let listed = host.call("session_checkpoints", json!({"session_id": shell}));
+        assert_eq!(listed["checkpoints"][0]["label"], "far");
+        for (workspace, why) in [
+            ("/", "root of the file system"),
+            ("/etc", "is not inside"),
+            ("/no/such", "not a directory"),
+            ("relative", "absolute"),
+        ] {
+            let refused = host.refused("session_create", with(workspace));
+            assert!(refused.starts_with("EINVAL: workspace: ") && refused.contains(why), "{refused}");
+        }
+    }
+    let listed = place.ctx(&["snapshots"]).ok();
+    assert!(listed.contains("ssh_") && listed.contains("docker_box:/"), "{listed}");
 }

@@ -1,6 +1,10 @@
 //! Checkpoints of a shell's workspace through a real server: saved, listed, brought back, undone.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use serde_json::{Value, json};
+use testkit::SmallDisk;
 
 use crate::support::{Host, place};
 
@@ -98,4 +102,83 @@ fn what_cannot_be_saved_or_restored_is_refused_with_the_reason() {
     let none = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let refused = host.refused("session_restore", json!({"session_id": shell, "checkpoint_id": none}));
     assert!(refused.starts_with("ENOENT") && refused.contains(none), "{refused}");
+}
+
+/// Every file below a directory, with what it holds.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(path).unwrap()))
+        .collect()
+}
+
+fn open(host: &mut Host, work: &Path) -> String {
+    let made = host.call("session_create", json!({"cwd": work, "workspace": work}));
+    made["session_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_restore_that_is_cut_short_by_the_servers_death_is_finished_or_taken_back() {
+    let place = place();
+    let work = place.workspace().join("project");
+    std::fs::create_dir(&work).unwrap();
+    for n in 0..800 {
+        std::fs::write(work.join(format!("f{n}")), format!("old {n}\n")).unwrap();
+    }
+    let old = files(&work);
+    let mut host = Host::start(&place);
+    let shell = open(&mut host, &work);
+    let saved = host.call("session_checkpoint", json!({"session_id": shell}))["checkpoint_id"].clone();
+    for (round, wait_ms) in [0, 5, 15, 40, 80, 160, 320].into_iter().enumerate() {
+        for n in 0..800 {
+            std::fs::write(work.join(format!("f{n}")), format!("new {n} {round}\n")).unwrap();
+        }
+        std::fs::write(work.join("extra"), "new\n").unwrap();
+        let new = files(&work);
+        let mut host = Host::start(&place);
+        let shell = open(&mut host, &work);
+        host.tool_soon("session_restore", json!({"session_id": shell, "checkpoint_id": saved}));
+        std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+        host.server.child.kill().unwrap();
+        host.ended();
+        let mut next = Host::start(&place);
+        let shell = open(&mut next, &work);
+        let found = files(&work);
+        assert!(found == old || found == new, "after {wait_ms} ms: neither what was nor what was wanted");
+        if found == new {
+            next.call("session_restore", json!({"session_id": shell, "checkpoint_id": saved}));
+            assert_eq!(files(&work), old);
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_becomes_full_in_the_middle_of_a_restore_changes_nothing() {
+    let place = place();
+    let disk = SmallDisk::mount(&place.path("disk"), 4096);
+    let work = place.path("disk/work");
+    std::fs::create_dir(&work).unwrap();
+    for n in 0..40_u8 {
+        std::fs::write(work.join(format!("f{n}")), vec![n; 40_000]).unwrap();
+    }
+    let old = files(&work);
+    let mut command = place.command(&["mcp"]);
+    let mut host = Host::with(command.env("CTX_SHELLS_WORKSPACE_ROOTS", place.path("disk")));
+    let shell = open(&mut host, &work);
+    let saved = host.call("session_checkpoint", json!({"session_id": shell}))["checkpoint_id"].clone();
+    for n in 0..40 {
+        std::fs::write(work.join(format!("f{n}")), "short\n").unwrap();
+    }
+    let new = files(&work);
+    // There is room for a few of them.
+    disk.fill();
+    let ballast = std::fs::File::options().write(true).open(place.path("disk/ballast")).unwrap();
+    ballast.set_len(ballast.metadata().unwrap().len() - 300_000).unwrap();
+    drop(ballast);
+    let refused = host.refused("session_restore", json!({"session_id": shell, "checkpoint_id": saved}));
+    assert!(refused.starts_with("ENOSPC"), "{refused}");
+    assert_eq!(files(&work), new, "nothing has changed");
+    disk.free();
+    host.call("session_restore", json!({"session_id": shell, "checkpoint_id": saved}));
+    assert_eq!(files(&work), old);
 }

@@ -96,7 +96,7 @@ impl Before {
             let changed = diff.as_deref().filter(is_told).unwrap_or_default();
             Ok(Output { text: format!("{what}\n{changed}"), diff, summary })
         });
-        Plan { subjects, diff: shown, work }
+        Plan { subjects, diff: shown, host: None, work }
     }
 }
 

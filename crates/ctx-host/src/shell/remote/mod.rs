@@ -8,6 +8,7 @@ mod connection;
 mod container;
 mod control;
 mod far;
+mod files;
 mod private;
 mod ssh;
 
@@ -23,6 +24,7 @@ use tokio::process::Command;
 
 use self::connection::RemoteConnection;
 use self::container::Container;
+pub(in crate::shell) use self::files::may_be_workspace;
 use self::private::PrivateDir;
 pub use self::ssh::SshRequest;
 use self::ssh::{Machine, Resolved};
@@ -147,7 +149,7 @@ impl TryFrom<DestinationArgs> for Destination {
 }
 
 /// The way to one machine or container.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct RemoteTransport {
     way: Arc<Way>,
 }

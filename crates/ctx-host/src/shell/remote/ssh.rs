@@ -25,6 +25,17 @@ pub struct SshRequest {
     pub fingerprint: Option<String>,
 }
 
+impl SshRequest {
+    /// Whether the names in it can be used at all.
+    pub fn check(&self) -> Result<(), ShellError> {
+        checked_name("host", &self.host, |c| c.is_ascii_alphanumeric() || "._-:%[]".contains(c))?;
+        if let Some(user) = &self.user {
+            checked_name("user", user, |c| c.is_ascii_alphanumeric() || "._-+\\@".contains(c))?;
+        }
+        Ok(())
+    }
+}
+
 /// What the ssh config makes of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Resolved {
@@ -71,10 +82,7 @@ pub(super) fn check(
     config: &RemoteConfig,
     rights: &Rights,
 ) -> Result<Option<PathBuf>, ShellError> {
-    checked_name("host", &request.host, |c| c.is_ascii_alphanumeric() || "._-:%[]".contains(c))?;
-    if let Some(user) = &request.user {
-        checked_name("user", user, |c| c.is_ascii_alphanumeric() || "._-+\\@".contains(c))?;
-    }
+    request.check()?;
     if let Some(fingerprint) = &request.fingerprint {
         let digest = fingerprint.strip_prefix("SHA256:").unwrap_or_default();
         if digest.len() != 43

@@ -223,6 +223,71 @@ async fn aliases_and_jump_hosts_of_the_ssh_config_hold() {
     }
 }
 
+/// An agent with one key; it ends with the value.
+struct Agent(std::process::Child);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agents_key_lets_in() {
+    let sshd = Sshd::shared();
+    let mut place = Elsewhere::new(sshd);
+    place.known_hosts(sshd, &sshd.dir.join("host.pub"));
+    // Without it there is no key that would do.
+    place.add_config("IdentityFile none");
+    let plain = SshRequest { key_path: None, fingerprint: None, ..request(sshd) };
+    place.refused(plain.clone(), Code::Eacces, "refused the login").await;
+    let socket = place.dir.path().join("agent");
+    let mut command = Command::new("ssh-agent");
+    command.args(["-D", "-a"]).arg(&socket).stdout(Stdio::null());
+    let _agent = Agent(command.spawn().unwrap());
+    eventually("the agent", || socket.exists()).await;
+    let mut add = Command::new("ssh-add");
+    add.arg(sshd.dir.join("id")).env("SSH_AUTH_SOCK", &socket).stderr(Stdio::null());
+    assert!(add.status().unwrap().success());
+    let value = socket.to_str().unwrap().as_bytes().to_vec();
+    place.config.env.push(("SSH_AUTH_SOCK".to_owned(), value));
+    place.works(plain).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_that_does_not_run_is_refused_and_one_that_is_stopped_closes_the_shell() {
+    let container = Container::start();
+    let mut place = Elsewhere::new(Sshd::shared());
+    place.config.remote.engine = Some(container.engine.clone());
+    let engine = |words: &[&str]| {
+        let done =
+            Command::new(&container.engine).args(words).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        assert!(done.unwrap().success(), "{words:?}");
+    };
+    engine(&["create", "--name", "idle", "--network", "none", "ctx-test:1", "/bin/sleep", "1000"]);
+    let Err(refused) = place.create(Destination::Container("idle".to_owned())).await else {
+        panic!("let in")
+    };
+    assert_eq!(refused.code(), Code::Ehostdown);
+    assert!(refused.to_string().contains("does not run: start it first"), "{refused}");
+    // One with processes of its own: they end with it.
+    let tmp = format!("{0}:{0}", std::env::temp_dir().display());
+    let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"];
+    let about = ["run", "-d", "--name", "own", "--network", "none", "-v", &tmp];
+    engine(&[&about[..], &limits, &["ctx-test:1", "/bin/sleep", "1000"]].concat());
+    let (host, id) = place.create(Destination::Container("own".to_owned())).await.unwrap();
+    let file: PathBuf = place.dir.path().join("started");
+    let command = format!(": >{}; sleep 1000", file.display());
+    let (result, ()) = tokio::join!(exec(&host, &id, &command), async {
+        eventually("the command's start", || file.exists()).await;
+        engine(&["kill", "own"]);
+    });
+    assert_eq!(result.unwrap_err().code(), Code::Ehostdown);
+    eventually("the shell is closed", || host.list().is_empty()).await;
+    host.shutdown().await;
+}
+
 /// A user of this test's own, with a password: they are mounted over the real ones for this sshd alone.
 fn sshd_with_password() -> Sshd {
     let dir = tempfile::tempdir().unwrap().keep();
