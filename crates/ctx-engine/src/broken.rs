@@ -3,7 +3,7 @@
 //! They are shown as failed, with what to do. Where the log can still be written, that is a record; where it cannot, the
 //! registry and the index know it, and a log that is back is found again by whoever asks next.
 
-use ctx_journal::{JournalError, LogPath};
+use ctx_journal::{Journal, JournalError, LogPath};
 use ctx_session::record::Failure;
 use ctx_session::{Code, Refusal, SessionId, State};
 
@@ -22,6 +22,11 @@ pub(crate) fn failure_of(id: SessionId, error: &JournalError) -> Option<Failure>
         error if error.is_unreadable() => Some(unreadable(id, &error.to_string())),
         _ => None,
     }
+}
+
+/// Whether nothing is where a log was.
+pub(crate) fn is_gone(journal: &dyn Journal, log: &LogPath) -> bool {
+    matches!(journal.head(log), Err(JournalError::NotThere { .. }))
 }
 
 fn failure(code: Code, reason: &str, message: String) -> Failure {

@@ -8,9 +8,9 @@ use std::sync::{Arc, PoisonError};
 
 use ctx_journal::{Journal, JournalError, LogPath, lock};
 use ctx_session::record::SessionMeta;
-use ctx_session::{Code, Refusal, SessionId};
+use ctx_session::{Code, Refusal, SessionId, State};
 
-use crate::broken::refusal;
+use crate::broken::{GONE, gone, is_gone, refusal};
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Begin, Gone, spawn};
 use crate::paths::{Shelf, freed_name};
@@ -79,18 +79,26 @@ impl Inner {
         let bad = |error: ctx_journal::BadLogPath| Refusal::new(Code::Eio, error.to_string());
         let (from, to) = (shelf.log(&summary.dir_name).map_err(bad)?, shelf.log(&freed).map_err(bad)?);
         let _alone = summary.place.write().unwrap_or_else(PoisonError::into_inner);
-        match self.journal.rename(&from, &to) {
-            Ok(()) => {}
-            Err(error @ JournalError::NotThere { .. }) => {
-                tracing::warn!(session = %id, %error, "a session's log is gone; the session is forgotten");
-                self.registry.remove(id);
-                self.behind.gone(&from);
-                return Ok(None);
-            }
+        let is_gone = match self.journal.rename(&from, &to) {
+            Ok(()) => false,
+            Err(JournalError::NotThere { .. }) => true,
             Err(error) => return Err(journal_refusal(&error)),
-        }
+        };
         self.behind.moved(&from, &to);
         self.registry.update(id, |summary| summary.dir_name = freed);
+        // What could not be read before can be read no better elsewhere: it stays failed, with the place where it is now.
+        let failure = match (summary.broken, summary.details.as_deref().map(|details| &details.state)) {
+            _ if is_gone => Some(gone(id, &to)),
+            (Some(Broken::Log), Some(State::Failed(failure))) if failure.reason == GONE => {
+                Some(gone(id, &to))
+            }
+            (Some(Broken::Log), Some(State::Failed(failure))) => Some(failure.clone()),
+            _ => None,
+        };
+        if let Some(failure) = failure {
+            self.registry.update(id, |summary| summary.break_down(Broken::Log, failure.clone()));
+            self.tell_broken(&to, failure);
+        }
         Ok(Some(to))
     }
 
@@ -100,14 +108,17 @@ impl Inner {
         id: SessionId,
         read: impl FnOnce(&dyn Journal, &LogPath) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
-        let summary = self.registry.get(id).ok_or_else(gone)?;
+        let unknown = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
+        let summary = self.registry.get(id).ok_or_else(unknown)?;
         let _shared = summary.place.read().unwrap_or_else(PoisonError::into_inner);
         let (journal, log) = self.log_of(id)?;
         let done = read(&*journal, &log);
-        match summary.broken {
-            Some(Broken::Log) => done.map_err(|_| refusal(id, &summary)),
-            Some(Broken::Driver) | None => done,
+        match (&done, summary.broken) {
+            (Err(_), Some(Broken::Log)) => Err(refusal(id, &summary)),
+            (Err(why), None) if why.code == Code::Enoent && is_gone(&*journal, &log) => {
+                Err(self.break_down(id, Broken::Log, gone(id, &log)))
+            }
+            _ => done,
         }
     }
 }

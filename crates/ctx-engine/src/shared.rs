@@ -366,13 +366,18 @@ impl Inner {
             self.shelves.touch(shelf);
         }
         if let Some(log) = log {
-            if failure.reason == GONE {
-                self.behind.gone(&log);
-            }
-            self.behind.broken(&log, failure);
+            self.tell_broken(&log, failure);
         }
         self.news.ended(&summary.meta);
         refusal
+    }
+
+    /// Has the lists show a session as failed that its log does not know to be.
+    pub(crate) fn tell_broken(&self, log: &LogPath, failure: Failure) {
+        if failure.reason == GONE {
+            self.behind.gone(log);
+        }
+        self.behind.broken(log, failure);
     }
 }
 
@@ -385,6 +390,9 @@ pub(crate) fn take_up_again(inner: &Arc<Inner>, id: SessionId) {
         for pause in PAUSES_MS.into_iter().chain(std::iter::repeat(LATER_MS)) {
             tokio::time::sleep(Duration::from_millis(pause)).await;
             let Some(inner) = inner.upgrade() else { return };
+            if inner.registry.get(id).is_none_or(|summary| summary.broken.is_some()) {
+                return;
+            }
             match inner.link(id).ask(|reply| Ask::Look { reply }).await {
                 Ok(_) => return,
                 // It has failed: whoever asks for it next tries again.

@@ -59,6 +59,11 @@ impl JournalError {
         }
     }
 
+    /// Whether the log is gone or unreadable.
+    pub(crate) fn is_lasting(&self) -> bool {
+        matches!(self, JournalError::NotThere { .. }) || self.is_unreadable()
+    }
+
     pub fn code(&self) -> Code {
         match self {
             JournalError::NotThere { .. } | JournalError::NoBlob { .. } | JournalError::NoRecord { .. } => {

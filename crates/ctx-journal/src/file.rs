@@ -378,11 +378,18 @@ impl Journal for FileJournal {
             let error = io::Error::other("only a log with a directory of its own can be renamed");
             return Err(io_error(from, "rename", error));
         }
-        let owner = self.kept_for(from)?;
         let (from_parent, to_parent) = (parent_of(from.dir()), parent_of(to.dir()));
-        self.make_dirs(to_parent, owner).map_err(|error| io_error(to, "make the directory of", error))?;
+        match self.kept_for(from) {
+            Ok(owner) => self
+                .make_dirs(to_parent, owner)
+                .map_err(|error| io_error(to, "make the directory of", error))?,
+            // What is left beside a log that is gone or unreadable is not less worth keeping.
+            Err(error) if from_parent == to_parent && error.is_lasting() => {}
+            Err(error) => return Err(error),
+        }
         self.disk.rename(from.dir(), to.dir(), Replace::No).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => JournalError::AlreadyThere { log: to.clone() },
+            io::ErrorKind::NotFound => JournalError::NotThere { log: from.clone() },
             _ => io_error(from, "rename", error),
         })?;
         self.registry.renamed(from, to);

@@ -57,10 +57,9 @@ pub fn paused(named: &str, reason: Option<&str>) -> String {
 
 /// The same where what is typed is the answer.
 pub fn paused_here(reason: &str) -> String {
-    format!(
-        "paused: {}. Type your answer; /resume continues without one, /rollback goes back",
-        output::one_line(reason)
-    )
+    let reason = output::one_line(reason);
+    let end = if reason.ends_with(['.', '?', '!', '…']) { "" } else { "." };
+    format!("paused: {reason}{end} Type your answer; /resume continues without one, /rollback goes back")
 }
 
 /// The same where what is typed is the answer.

@@ -191,7 +191,7 @@ pub struct OutputArgs {
     pub line: Option<NonZeroU64>,
     /// Only the last so many lines.
     pub tail: Option<u64>,
-    /// Bytes of a page. Default: 32768; at most 65536.
+    /// Bytes of a page. Default: 28672; at most 65536.
     #[schemars(range(min = 1, max = 65_536))]
     pub limit: Option<NonZeroU64>,
     /// Show only lines that match this regular expression (Rust syntax, at most 4096 bytes), each with its line number.

@@ -68,7 +68,9 @@ fn may_retry(session: &Session) -> Result<&Run, Refusal> {
         Some(run) => match run.state {
             RunState::Failed(_) | RunState::Cancelled if run.started_at.is_some() => Ok(run),
             RunState::Failed(_) | RunState::Cancelled => nothing("the last run never began"),
-            RunState::Done | RunState::Pending | RunState::Running => nothing("the last run came to its end"),
+            RunState::Done | RunState::Pending | RunState::Running => {
+                nothing("the last run did not fail: it came to its end")
+            }
         },
     }
 }

@@ -6,6 +6,8 @@
 use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Signal, kill_current_process_group};
 use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -20,7 +22,7 @@ use rustyline::{ConditionalEventHandler, EventContext, EventHandler, RepeatCount
 use tokio::sync::mpsc;
 
 use super::hands::Done;
-use super::screen::Printer;
+use super::screen::{Last, Printer, Row};
 use super::slash;
 use crate::failure::Failure;
 use ctx_session::Code;
@@ -86,13 +88,17 @@ pub struct Words {
 /// Starts the thread. The printer writes above the line that is being edited.
 pub fn start(words: Words) -> Result<(Typing, Printer), Failure> {
     let before = keep_keys();
-    let mut editor = editor(words, before.clone()).map_err(wrong)?;
+    let turn = Turn::default();
+    let mut editor = editor(words, before.clone(), &turn).map_err(wrong)?;
     let mut printer = editor.create_external_printer().map_err(wrong)?;
     let (to_chat, lines) = mpsc::channel(1);
     let (ask, asked) = std::sync::mpsc::channel::<String>();
+    let read = turn.clone();
     std::thread::spawn(move || {
         while let Ok(prompt) = asked.recv() {
-            let done = match editor.readline(&prompt) {
+            let line = editor.readline(&prompt);
+            next_turn(&read);
+            let done = match line {
                 Ok(line) => {
                     remember(&mut editor, &line);
                     Done::Line(line)
@@ -107,10 +113,14 @@ pub fn start(words: Words) -> Result<(Typing, Printer), Failure> {
     });
     // The editor takes a row only while it reads a line, and whoever prints waits for that. The chat must not: it is the
     // one who asks for the next line.
-    let (rows, to_print) = std::sync::mpsc::channel::<String>();
+    let (rows, to_print) = std::sync::mpsc::channel::<Row>();
     std::thread::spawn(move || {
+        let mut last = Last::default();
         while let Ok(row) = to_print.recv() {
-            if printer.print(row).is_err() {
+            let now = (turn.load(Ordering::SeqCst), crate::output::width());
+            if let Some(text) = last.printed(row, now)
+                && printer.print(text).is_err()
+            {
                 return;
             }
         }
@@ -118,6 +128,14 @@ pub fn start(words: Words) -> Result<(Typing, Printer), Failure> {
     let print: Printer =
         Box::new(move |row| rows.send(row).map_err(|_| std::io::Error::from(std::io::ErrorKind::BrokenPipe)));
     Ok((Typing { lines, ask, reads: Cell::new(false), before }, print))
+}
+
+/// Counts what puts the editor's own rows below those that were printed: a line that was entered, a list of completions, a
+/// stay in the background.
+type Turn = Arc<AtomicU64>;
+
+fn next_turn(turn: &Turn) {
+    turn.fetch_add(1, Ordering::SeqCst);
 }
 
 /// Keys that are pressed while no line is read wait for the next one: they are not shown, and Ctrl-C is a key like
@@ -136,7 +154,11 @@ fn wrong(error: ReadlineError) -> Failure {
     Failure::new(Code::Eio, format!("the terminal: {error}"))
 }
 
-fn editor(words: Words, before: Option<Termios>) -> rustyline::Result<Editor<Assist, FileHistory>> {
+fn editor(
+    words: Words,
+    before: Option<Termios>,
+    turn: &Turn,
+) -> rustyline::Result<Editor<Assist, FileHistory>> {
     let config = rustyline::Config::builder()
         .max_history_size(HISTORY_MAX)?
         .auto_add_history(false)
@@ -145,14 +167,14 @@ fn editor(words: Words, before: Option<Termios>) -> rustyline::Result<Editor<Ass
         .completion_type(rustyline::CompletionType::List)
         .build();
     let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(Assist { words }));
+    editor.set_helper(Some(Assist { words, turn: turn.clone() }));
     let bind = |key: KeyEvent| Event::KeySeq(vec![key]);
     editor.bind_sequence(bind(KeyEvent(KeyCode::Esc, Modifiers::NONE)), Cmd::Interrupt);
     editor.bind_sequence(bind(KeyEvent::alt('\r')), Cmd::Newline);
     editor.bind_sequence(bind(KeyEvent(KeyCode::Enter, Modifiers::ALT)), Cmd::Newline);
     editor.bind_sequence(bind(KeyEvent::ctrl('\\')), Cmd::EndOfFile);
     if let Some(before) = before {
-        let suspend = EventHandler::Conditional(Box::new(Suspend { before }));
+        let suspend = EventHandler::Conditional(Box::new(Suspend { before, turn: turn.clone() }));
         editor.bind_sequence(bind(KeyEvent::ctrl('Z')), suspend);
     }
     if let Some(path) = history_file() {
@@ -181,15 +203,18 @@ fn remember(editor: &mut Editor<Assist, FileHistory>, line: &str) {
 
 struct Assist {
     words: Words,
+    turn: Turn,
 }
 
 /// Ctrl-Z: the shell gets the terminal as it was before the chat, not as the chat keeps it between two lines.
 struct Suspend {
     before: Termios,
+    turn: Turn,
 }
 
 impl ConditionalEventHandler for Suspend {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, _: &EventContext<'_>) -> Option<Cmd> {
+        next_turn(&self.turn);
         let stdin = std::io::stdin();
         let ours = tcgetattr(&stdin).ok()?;
         tcsetattr(&stdin, OptionalActions::Now, &self.before).ok()?;
@@ -212,6 +237,7 @@ impl Completer for Assist {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        next_turn(&self.turn);
         let typed = line.get(..at).unwrap_or(line);
         let (start, found) = candidates(typed, &self.words, &|dir| entries(dir));
         Ok((start, found.into_iter().map(|word| Pair { display: word.clone(), replacement: word }).collect()))

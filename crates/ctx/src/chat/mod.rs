@@ -39,7 +39,7 @@ use screen::Screen;
 use slash::{Act, Line};
 use view::View;
 
-/// Text that streams in and stops in the middle of a row is shown after this time.
+/// Text that streams in and stops in the middle of a row is shown after this time, and again when there is more of it.
 const QUIET: Duration = Duration::from_millis(150);
 /// The editor prints what it was given within this time; nothing tells when it has.
 const LAST_ROWS: Duration = Duration::from_millis(50);
@@ -150,6 +150,8 @@ enum Over {
     Switch(SessionId),
     /// It is to be taken up again.
     Broken,
+    /// The same, and not at once: the daemon stops.
+    Stopping,
     /// There is nothing more to see; why.
     Ended(&'static str),
     Lost(Failure),
@@ -188,9 +190,9 @@ impl Chat<'_> {
                     return Ok(Stayed::Left);
                 }
                 Over::Lost(failure) => return Err(failure),
-                Over::Broken => {
+                broken @ (Over::Broken | Over::Stopping) => {
                     drop(socket);
-                    match self.come_back(hands).await? {
+                    match self.come_back(hands, matches!(broken, Over::Stopping)).await? {
                         Some(back) => socket = back,
                         None => {
                             self.leave(hands).await?;
@@ -451,6 +453,7 @@ impl Chat<'_> {
                 ));
                 Ok(ControlFlow::Break(Over::Lost(failure)))
             }
+            ("closing", "shutdown") => Ok(ControlFlow::Break(Over::Stopping)),
             ("closing", _) => {
                 if is_gap(frame) {
                     self.place = Place::default();

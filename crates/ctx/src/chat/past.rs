@@ -50,24 +50,24 @@ impl Past<'_> {
         let first_run = messages.iter().find(of_run).map(|first| first.run_id.to_string());
         let mut runs = self.runs_from(first_run.as_deref()).await?;
         // What was said while the runs were read comes before their ends.
-        messages.extend(self.messages_since(Some(&newest)).await?);
+        messages.extend(self.messages_since(Some(&newest), "superseded=false&").await?);
         show(view, messages, &mut runs)
     }
 
     /// Everything since the last that was shown, each once.
     pub async fn show_missed<W: std::io::Write>(&self, view: &mut View<W>) -> Result<(), Failure> {
         let mut runs = self.runs_from(view.run.as_deref()).await?;
-        let messages = self.messages_since(view.last.as_deref()).await?;
+        let messages = self.messages_since(view.last.as_deref(), "").await?;
         show(view, messages, &mut runs)
     }
 
-    /// Every message after this one, also those that do not count any more: who watched has seen them. None: every
-    /// message.
-    async fn messages_since(&self, last: Option<&str>) -> Result<VecDeque<Message>, Failure> {
+    /// Every message after this one, unless `only` some are wanted: who watched has seen also those that do not count any
+    /// more. None: every message.
+    async fn messages_since(&self, last: Option<&str>, only: &str) -> Result<VecDeque<Message>, Failure> {
         let mut messages = VecDeque::new();
         let mut place = last.map_or(String::new(), |last| format!("&since={last}"));
         loop {
-            let page: List<Message> = self.get(&format!("/messages?limit={PAGE}{place}")).await?;
+            let page: List<Message> = self.get(&format!("/messages?{only}limit={PAGE}{place}")).await?;
             match last {
                 Some(_) => messages.extend(page.items),
                 // Without a place to begin at, pages go from the newest back.

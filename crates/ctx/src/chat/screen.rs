@@ -1,8 +1,9 @@
 //! Where the chat writes: straight to stdout, or above the line that is being edited.
 //!
-//! Above the editor only whole rows can be written. Text that streams in is therefore kept until a row is full, or until
-//! nothing has come for a moment; rows break between words. A row that is written is never touched again, so neither a
-//! new size of the terminal nor a suspended process can damage it.
+//! Above the editor only whole rows can be written, and they break between words. Text that stops in the middle of a row is
+//! shown after a moment as far as it goes, and that row is written anew when there is more of it: what a terminal shows
+//! does not depend on when the pieces came. A row that is full is never touched again, so neither a new size of the
+//! terminal nor a suspended process can damage it.
 
 use std::io::{self, Write};
 
@@ -10,21 +11,57 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::output;
 
-/// Takes a whole row, with its line end.
-pub type Printer = Box<dyn FnMut(String) -> io::Result<()> + Send>;
+/// Rows for the terminal: one that may grow yet, or whole ones.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Row {
+    pub text: String,
+    pub is_part: bool,
+}
+
+/// Takes rows, with their line ends.
+pub type Printer = Box<dyn FnMut(Row) -> io::Result<()> + Send>;
+
+/// How often the editor has put something below what was printed, and how wide the terminal is.
+type Moment = (u64, Option<usize>);
+
+/// Goes to the row above and empties it.
+const OVER: &str = "\x1b[A\r\x1b[2K";
+
+/// The part of a row that was printed last, and when.
+#[derive(Debug, Default)]
+pub struct Last {
+    part: Option<(String, Moment)>,
+}
+
+impl Last {
+    /// What is to be printed for a row: over the part of it that stands above the editor, or where something else stands
+    /// there by now, below that.
+    pub fn printed(&mut self, row: Row, now: Moment) -> Option<String> {
+        let before = self.part.take();
+        if row.is_part {
+            self.part = Some((row.text.clone(), now));
+        }
+        let text = match before {
+            Some((_, then)) if then == now => format!("{OVER}{}", row.text),
+            Some((shown, _)) => row.text.strip_prefix(shown.as_str()).unwrap_or(&row.text).to_owned(),
+            None => row.text,
+        };
+        (!text.is_empty()).then_some(text)
+    }
+}
 
 pub struct Screen {
     /// None: stdout itself.
     above: Option<Printer>,
     /// What is not written yet.
-    row: Vec<u8>,
-    /// The row was ended before its line was: the line end that may come is not another one.
-    ended_early: bool,
+    row: String,
+    /// How much of it was shown as a part.
+    shown: usize,
 }
 
 impl Screen {
     pub fn new(above: Option<Printer>) -> Screen {
-        Screen { above, row: Vec::new(), ended_early: false }
+        Screen { above, row: String::new(), shown: 0 }
     }
 
     /// From here on there is no editor to write above.
@@ -34,26 +71,22 @@ impl Screen {
 
     /// Whether text waits for the end of its row.
     pub fn has_part(&self) -> bool {
-        !self.row.is_empty()
+        self.row.len() > self.shown
     }
 
     /// Nothing has come for a moment: what there is is shown.
     pub fn show_part(&mut self) -> io::Result<()> {
-        if !self.row.is_empty() {
-            self.row.push(b'\n');
-            self.print(self.row.len())?;
-            self.ended_early = true;
+        if self.has_part() {
+            self.shown = self.row.len();
+            self.print(Row { text: format!("{}\n", self.row), is_part: true })?;
         }
         Ok(())
     }
 
-    /// Prints this many bytes of the row.
-    fn print(&mut self, length: usize) -> io::Result<()> {
-        let rest = self.row.split_off(length.min(self.row.len()));
-        let text = String::from_utf8_lossy(&std::mem::replace(&mut self.row, rest)).into_owned();
+    fn print(&mut self, row: Row) -> io::Result<()> {
         match &mut self.above {
-            Some(print) => print(text),
-            None => io::stdout().write_all(text.as_bytes()),
+            Some(print) => print(row),
+            None => io::stdout().write_all(row.text.as_bytes()),
         }
     }
 }
@@ -63,12 +96,7 @@ impl Write for Screen {
         if self.above.is_none() {
             return io::stdout().write(bytes);
         }
-        let mut new = bytes;
-        if self.ended_early && !bytes.is_empty() {
-            new = bytes.strip_prefix(b"\n").unwrap_or(bytes);
-            self.ended_early = false;
-        }
-        self.row.extend_from_slice(new);
+        self.row.push_str(&String::from_utf8_lossy(bytes));
         Ok(bytes.len())
     }
 
@@ -76,15 +104,32 @@ impl Write for Screen {
         if self.above.is_none() {
             return io::stdout().flush();
         }
-        if let Some(end) = self.row.iter().rposition(|byte| *byte == b'\n') {
-            self.print(end + 1)?;
-        }
-        let width = output::width().unwrap_or(80);
-        while let Some(end) = full_row(&String::from_utf8_lossy(&self.row), width) {
-            self.row.insert(end, b'\n');
-            self.print(end + 1)?;
+        let (text, rest) = rows(&self.row, output::width().unwrap_or(80));
+        if !text.is_empty() {
+            (self.row, self.shown) = (rest, 0);
+            self.print(Row { text, is_part: false })?;
         }
         Ok(())
+    }
+}
+
+/// The whole rows of a text, and what is left of it.
+fn rows(text: &str, width: usize) -> (String, String) {
+    let (mut whole, mut rest) = (String::new(), text);
+    loop {
+        let line = rest.split_inclusive('\n').next().unwrap_or_default();
+        // Lines of ours are painted, and have commands in them that one may want to copy.
+        let full = if line.contains('\x1b') { None } else { full_row(line.trim_end_matches('\n'), width) };
+        let (row, after) = match full {
+            Some(end) => rest.split_at_checked(end).unwrap_or((rest, "")),
+            None if line.ends_with('\n') => rest.split_at_checked(line.len()).unwrap_or((rest, "")),
+            None => return (whole, rest.to_owned()),
+        };
+        whole.push_str(row);
+        if full.is_some() {
+            whole.push('\n');
+        }
+        rest = after;
     }
 }
 
@@ -115,27 +160,61 @@ mod tests {
         assert_eq!(full_row("two words", 5), Some(4));
         assert_eq!(full_row("overlong", 4), Some(4));
         assert_eq!(full_row("日本語", 4), Some(6), "two of them fit");
+        let (whole, rest) = rows("one two three\nfour five si", 8);
+        assert_eq!((whole.as_str(), rest.as_str()), ("one two \nthree\nfour \n", "five si"));
+    }
+
+    /// The rows that a terminal of 80 columns shows after these pieces, each followed by a pause or not.
+    fn shown(pieces: &[(&str, bool)]) -> String {
+        let rows = Arc::new(Mutex::new((Last::default(), String::new())));
+        let kept = rows.clone();
+        let mut screen = Screen::new(Some(Box::new(move |row| {
+            let (last, all) = &mut *kept.lock().unwrap();
+            let text = last.printed(row, (0, Some(80))).unwrap_or_default();
+            match text.strip_prefix(OVER) {
+                Some(text) => {
+                    let start = all.trim_end_matches('\n').rfind('\n').map_or(0, |end| end + 1);
+                    all.truncate(start);
+                    all.push_str(text);
+                }
+                None => all.push_str(&text),
+            }
+            Ok(())
+        })));
+        for (piece, pause) in pieces {
+            screen.write_all(piece.as_bytes()).unwrap();
+            screen.flush().unwrap();
+            if *pause {
+                screen.show_part().unwrap();
+                assert!(!screen.has_part());
+            }
+        }
+        rows.lock().unwrap().1.clone()
     }
 
     #[test]
-    fn what_streams_in_comes_out_in_rows_and_no_word_is_lost() {
-        let rows = Arc::new(Mutex::new(Vec::new()));
-        let kept = rows.clone();
-        let mut screen = Screen::new(Some(Box::new(move |row| {
-            kept.lock().unwrap().push(row);
-            Ok(())
-        })));
-        for piece in ["one\ntw", "o"] {
-            screen.write_all(piece.as_bytes()).unwrap();
-            screen.flush().unwrap();
+    fn what_streams_in_comes_out_in_the_same_rows_whenever_it_comes() {
+        let long = "word ".repeat(20);
+        for pauses in [true, false] {
+            let pieces = ["un", "believ", "able", "\nsecond\nthi", "rd ", &long, "\n"];
+            let pieces: Vec<_> = pieces.iter().map(|piece| (*piece, pauses)).collect();
+            let all = shown(&pieces);
+            let wanted =
+                format!("unbelievable\nsecond\nthird {}\n{}\n", "word ".repeat(14), "word ".repeat(6));
+            assert_eq!(all, wanted, "{pauses}");
         }
-        assert_eq!(*rows.lock().unwrap(), ["one\n"]);
-        screen.show_part().unwrap();
-        // The line ends only now: that is no empty line.
-        screen.write_all(b"\n").unwrap();
-        screen.write_all("three\n".as_bytes()).unwrap();
-        screen.flush().unwrap();
-        assert_eq!(rows.lock().unwrap().concat(), "one\ntwo\nthree\n");
-        assert!(!screen.has_part());
+    }
+
+    #[test]
+    fn below_a_line_that_was_typed_meanwhile_the_row_comes_whole_and_only_if_it_has_grown() {
+        let part = |text: &str| Row { text: text.to_owned(), is_part: true };
+        let whole = |text: &str| Row { text: text.to_owned(), is_part: false };
+        let mut last = Last::default();
+        assert_eq!(last.printed(part("hel\n"), (0, None)).as_deref(), Some("hel\n"));
+        assert_eq!(last.printed(whole("hello\n"), (1, None)).as_deref(), Some("hello\n"));
+        assert_eq!(last.printed(part("hello\n"), (1, None)).as_deref(), Some("hello\n"));
+        assert_eq!(last.printed(whole("hello\nmore\n"), (2, None)).as_deref(), Some("more\n"));
+        assert_eq!(last.printed(part("x\n"), (2, None)).as_deref(), Some("x\n"));
+        assert_eq!(last.printed(whole("x\n"), (3, None)), None, "it stands there");
     }
 }

@@ -78,7 +78,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 
 fn list(spaces: List<Space>, json: bool) -> Result<(), Failure> {
     if json {
-        return output::json(&spaces.items);
+        return spaces.items.iter().try_for_each(output::json);
     }
     let row = |space: Space| {
         let made = words::date_time(Timestamp::from_millis(space.created_at));

@@ -111,7 +111,7 @@ fn of_session(root: &Root, api: &Api<'_>, word: &str) -> Result<IssueId, Failure
     let id = sessions::find_id(root, word)?;
     let session: Session = api.get(&format!("/sessions/{id}"))?;
     session.bound_issue.ok_or_else(|| {
-        Failure::new(Code::Enoent, format!("{word} has no issue"))
+        Failure::new(Code::Enoent, format!("{} has no issue", sessions::label(&session)))
             .hint("`ctx bind` binds one; --issue names one without a session")
     })
 }

@@ -85,7 +85,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 
 fn list(tokens: List<Token>, json: bool) -> Result<(), Failure> {
     if json {
-        return output::json(&tokens.items);
+        return tokens.items.iter().try_for_each(output::json);
     }
     let when = |millis: u64| words::date_time(Timestamp::from_millis(millis));
     let row = |token: Token| {

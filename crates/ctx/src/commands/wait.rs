@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long = "for", value_name = "STATE", default_value = "idle")]
     wanted: Wanted,
     /// Give up after this many seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<u64>,
     /// Print each session as it is then, one JSON object per line
     #[arg(long)]
@@ -80,13 +80,26 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     client::runtime()?.block_on(async {
         match args.timeout {
             None => all.await,
-            Some(seconds) => {
-                tokio::time::timeout(Duration::from_secs(seconds), all).await.unwrap_or_else(|_| {
-                    Err(Failure::new(Code::Etimedout, format!("not so within {seconds} s (--timeout)")))
-                })
-            }
+            Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds), all)
+                .await
+                .unwrap_or_else(|_| Err(Failure::new(Code::Etimedout, still(args.wanted, seconds)))),
         }
     })
+}
+
+/// `90`, or as people write it, `90s`.
+fn seconds(text: &str) -> Result<u64, String> {
+    let number = text.strip_suffix('s').unwrap_or(text);
+    number.parse().map_err(|_| "a whole number of seconds, such as 90 or 90s".to_owned())
+}
+
+fn still(wanted: Wanted, seconds: u64) -> String {
+    match wanted {
+        Wanted::Idle => format!("still running after {seconds} s"),
+        Wanted::Paused => format!("not paused after {seconds} s"),
+        Wanted::Approval => format!("no approval was asked for in {seconds} s"),
+        Wanted::Ended => format!("not ended after {seconds} s"),
+    }
 }
 
 async fn wait_for(root: &Root, id: SessionId, word: &str, wanted: Wanted) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! `ctx chat` on a real terminal, and in a pipe.
 
+use rustix::process::Signal;
 use serde_json::json;
 use testkit::{Pty, TestDaemon, until};
 
@@ -154,7 +155,7 @@ fn approvals_and_questions_are_answered_where_one_types() {
     let asks = json!([
         { "tool": { "name": "checkpoint", "input": { "reason": "which database?" } } }, { "text": "thanks" }
     ]);
-    ask(&mut pty, &script(asks), "[paused: which database?. Type your answer");
+    ask(&mut pty, &script(asks), "[paused: which database? Type your answer");
     ask(&mut pty, "SQLite", "The operator answers: SQLite");
     pty.wait_for("thanks");
     wait_state(&daemon, "default", "idle");
@@ -229,4 +230,45 @@ fn no_color_leaves_colours_out() {
     pty.wait_for("> hello");
     pty.wait_for(PROMPT);
     assert!(!pty.shown().contains("\x1b[3"), "{:?}", pty.shown());
+}
+
+#[test]
+fn what_was_rolled_back_is_not_shown_to_who_comes_later() {
+    let daemon = daemon();
+    let mut pty = chat(&daemon);
+    ask(&mut pty, "kept words", "kept words\r\n");
+    wait_state(&daemon, "default", "idle");
+    ask(&mut pty, "/model debug:script", "from the next message on");
+    // Its text is not that of the message.
+    let steps =
+        r#"{"script":[{"tool":{"name":"checkpoint","input":{"reason":"which?"}}},{"text":"spo\u0069led"}]}"#;
+    ask(&mut pty, steps, "[paused: which? Type");
+    ask(&mut pty, "/resume", "spoiled");
+    wait_state(&daemon, "default", "idle");
+    ask(&mut pty, "/rollback", "rolled back");
+    drop(pty);
+    wait_state(&daemon, "default", "idle");
+    let mut later = chat(&daemon);
+    assert!(later.shown().contains("kept words"), "{}", later.shown());
+    ask(&mut later, "go on", "go on\r\n");
+    assert!(!later.shown().contains("spoiled"), "{}", later.shown());
+}
+
+#[test]
+fn a_client_of_an_idle_session_leaves_no_storm_in_its_log_while_the_daemon_stops() {
+    let mut daemon = daemon();
+    let mut pty = chat(&daemon);
+    ask(&mut pty, "hello", "hello\r\n");
+    wait_state(&daemon, "default", "idle");
+    // Another session's run keeps the daemon for as long as it may.
+    start_slow(&daemon, "other");
+    daemon.signal(Signal::TERM);
+    pty.wait_for("waiting for it");
+    assert!(daemon.wait().success());
+    let log = std::fs::read_to_string(daemon.session_dir("default").join("events.jsonl")).unwrap();
+    let attached = log.lines().filter(|line| line.contains(r#""type":"attached""#)).count();
+    assert!(attached <= 2, "{attached} times attached");
+    daemon.start_again();
+    pty.wait_for("the daemon is back");
+    ask(&mut pty, "and on", "and on\r\n");
 }

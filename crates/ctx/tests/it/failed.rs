@@ -163,3 +163,51 @@ fn a_session_whose_log_is_gone_or_unreadable_can_be_purged_and_its_name_used_aga
         daemon.ctx(&["doctor"]).ok();
     }
 }
+
+#[test]
+fn a_new_session_of_the_name_leaves_what_is_left_of_the_failed_one() {
+    for way in [Way::Directory, Way::Log, Way::Unreadable] {
+        let mut daemon = build().start();
+        for text in ["one", "two"] {
+            daemon.ctx(&["send", "--session", "lost", text]).ok();
+        }
+        let id = json_lines(&daemon.ctx(&["ls", "--json"]).ok())[0]["id"].as_str().unwrap().to_owned();
+        let (dir, aside) = (daemon.session_dir("lost"), daemon.path("aside"));
+        let messages = fs::read(dir.join("messages.jsonl")).unwrap();
+        assert_eq!(daemon.stop(), 0);
+        way.lose(&dir, &aside);
+        daemon.start_again();
+        until("the session to be shown as failed", || {
+            (get(&daemon, &format!("/sessions/{id}"))["state"] == "failed").then_some(())
+        });
+        assert_eq!(daemon.ctx(&["send", "--session", "lost", "again"]).ok(), "again\n");
+        let freed = dir.with_file_name(format!("lost+{id}"));
+        if way != Way::Directory {
+            assert_eq!(fs::read(freed.join("messages.jsonl")).unwrap(), messages, "{way:?}");
+        }
+        let session = get(&daemon, &format!("/sessions/{id}"));
+        assert_eq!(
+            (&session["state"], &session["failure"]["reason"]),
+            (&"failed".into(), &way.reason().into())
+        );
+        until("the list to show both", || {
+            let new = json_lines(&daemon.ctx(&["ls", "--json"]).ok());
+            let new = new.iter().find(|row| row["name"] == "lost" && row["id"] != id.as_str());
+            (new.is_some_and(|row| row["state"] == "idle")
+                && listed(&daemon, &id, &["--all"]).is_some_and(|row| row["state"] == "failed"))
+            .then_some(())
+        });
+        // It is so after the next start, and what is put back where it is looked for is read again.
+        assert_eq!(daemon.stop(), 0);
+        daemon.start_again();
+        until("the session to be failed again", || {
+            (get(&daemon, &format!("/sessions/{id}"))["state"] == "failed").then_some(())
+        });
+        way.bring_back(&freed, &aside);
+        until("the session to be back", || {
+            let back = get(&daemon, &format!("/sessions/{id}/messages"));
+            back["items"].as_array().is_some_and(|items| !items.is_empty()).then_some(())
+        });
+        assert_eq!(daemon.ctx(&["send", "--session", "lost", "more"]).ok(), "more\n");
+    }
+}

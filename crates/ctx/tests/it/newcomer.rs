@@ -198,3 +198,31 @@ fn a_resized_or_suspended_terminal_loses_no_word_and_breaks_none() {
     tmux.say(0, "back again");
     until("the message", || tmux.ctx(&["history"]).ok().contains("back again").then_some(()));
 }
+
+#[test]
+fn a_model_that_pauses_breaks_no_row_and_two_terminals_show_the_same() {
+    let tmux = Tmux::start(60, "chat");
+    tmux.see(0, "work/default> ");
+    tmux.split("chat work/default");
+    tmux.see(1, "work/default> ");
+    tmux.say(0, "/model debug:script");
+    tmux.see(0, "from the next");
+    let words: Vec<String> = (0..12).map(|n| format!("word{n}")).collect();
+    let mut steps = vec![json!({"text": "un"}), json!({"sleep_ms": 400}), json!({"text": "believ"})];
+    steps.extend([json!({"sleep_ms": 400}), json!({"text": "able,\n"})]);
+    for word in &words {
+        steps.extend([json!({"text": format!(" {word}")}), json!({"sleep_ms": 250})]);
+    }
+    steps.push(json!({"text": " the\u{20}end."}));
+    tmux.say(0, &script(json!(steps)));
+    // What has come is shown before the row is full.
+    tmux.see(1, "\nunbel");
+    let wanted =
+        "unbelievable,\n word0 word1 word2 word3 word4 word5 word6 word7 word8\nword9 word10 word11 the end.";
+    for window in [0, 1] {
+        tmux.see(window, "word11 the end.");
+        let screen = tmux.screen(window);
+        let rows: Vec<&str> = screen.lines().map(str::trim_end).collect();
+        assert!(rows.join("\n").contains(&format!("\n{wanted}\n")), "{window} has broken rows:\n{screen}");
+    }
+}

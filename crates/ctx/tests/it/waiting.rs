@@ -67,7 +67,8 @@ fn waiting_ends_where_it_was_asked_to_or_says_why_not() {
     daemon.ctx(&["wait", "coder/a"]).ok();
     assert!(daemon.ctx(&["latest", "coder/a"]).ok().contains("whole"));
     daemon.ctx(&["send", "--detach", "--session", "a", SLOW]).ok();
-    assert!(daemon.ctx(&["wait", "coder/a", "--timeout", "0"]).fails(1).contains("ETIMEDOUT"));
+    let late = daemon.ctx(&["wait", "coder/a", "--timeout", "0s"]).fails(1);
+    assert!(late.contains("ETIMEDOUT") && late.contains("still running after 0 s"), "{late}");
     daemon.ctx(&["pause", "coder/a", "--reason", "have a look"]).ok();
     daemon.ctx(&["wait", "coder/a", "--for", "paused"]).ok();
     assert!(daemon.ctx(&["wait", "coder/a"]).fails(1).contains("it is paused"));

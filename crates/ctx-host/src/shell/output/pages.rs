@@ -10,8 +10,8 @@ use crate::shell::text::ansi::clean;
 use crate::shell::text::output::is_binary;
 use crate::shell::text::pattern::Pattern;
 
-/// Bytes of a page where nothing else was asked for.
-pub const PAGE_BYTES_DEFAULT: usize = 32 << 10;
+/// Bytes of a page where nothing else was asked for: with what is said of it, it stays below 30,000 characters.
+pub const PAGE_BYTES_DEFAULT: usize = 28 << 10;
 /// The largest page.
 pub const PAGE_BYTES_MAX: usize = 256 << 10;
 pub(crate) const READ_BYTES: usize = 256 << 10;
