@@ -415,7 +415,7 @@ impl Client {
 #[derive(Debug, Clone, Copy)]
 struct Shows {
     after: Option<EventId>,
-    /// Not for a run that was over when it was asked for: its message says it all.
+    /// Deltas and what was used. Not for a run that was over when it was asked for: its message says it all.
     deltas: bool,
 }
 
@@ -467,6 +467,7 @@ impl Shown {
             return true;
         }
         let mut frames = frames::of_event(&self.named, event);
+        frames.retain(|(_, frame)| self.shows.deltas || !matches!(frame, Frame::Usage { .. }));
         if let Event::Record(record) = event {
             if let ctx_session::Body::Run(RunBody::Created(created)) = &record.body {
                 self.queued_run = Some(created.turn_id);

@@ -70,6 +70,8 @@ impl Objects {
 
     /// Writes what is not true, opens sockets for objects that came, closes those of objects that went.
     pub(super) fn look(&mut self) -> Result<(), Failure> {
+        // Taken first: what comes while we look, and what we write ourselves, is looked at once more.
+        self.seen = Looks::of(&self.root).ok();
         let limits = self.engine.limits();
         let kept = keep(&self.root, self.runner.as_ref(), &self.models, limits, words::now());
         let Kept { agents, models, problems } = kept.map_err(|error| cannot(&self.root, error))?;
@@ -88,8 +90,6 @@ impl Objects {
         for object in there {
             self.open_socket(object)?;
         }
-        // What we write changes the tree too, so it is looked at after that.
-        self.seen = Looks::of(&self.root).ok();
         Ok(())
     }
 
@@ -144,7 +144,6 @@ impl Objects {
                 && let Err(failure) = self.look()
             {
                 tracing::warn!(?failure, "the objects of the tree cannot be served");
-                self.seen = Looks::of(&self.root).ok();
             }
             if let Some(asked) = asked {
                 // Who asked may have gone.

@@ -10,6 +10,7 @@
 mod support;
 
 mod agents;
+mod commands;
 mod files;
 mod models;
 mod terminal;

@@ -62,3 +62,66 @@ fn every_tool_has_its_schema_and_no_socket_and_shows_no_code() {
         assert!(text.lines().skip(2).all(|line| line.contains(": ")), "metadata alone: {text}");
     }
 }
+
+#[test]
+fn a_users_own_executable_is_a_tool_of_their_agents_in_the_cage_and_under_the_policy() {
+    let tree = Tree::start();
+    std::fs::write(tree.path("secret"), "outside the cage").unwrap();
+    let program = format!(
+        "#!/bin/sh\necho \"given $(cat)\"\ncat {} 2>/dev/null || echo caged\n",
+        tree.path("secret").display()
+    );
+    std::fs::write(tree.path("probe.sh"), program).unwrap();
+    let made = format!(
+        "ctx() {{ {} \"$@\"; }}; ctx tool new probe --from {} --description 'Probes.'",
+        env!("CARGO_BIN_EXE_ctx"),
+        tree.path("probe.sh").display()
+    );
+    tree.sh(&made).ok();
+    assert!(
+        tree.ctx(&["tool", "ls"]).ok().contains("probe            own   Probes."),
+        "{}",
+        tree.ctx(&["tool", "ls"]).ok()
+    );
+    assert!(tree.ctx(&["tool", "new", "fs.read"]).fails(1).contains("choose another name"));
+    let call =
+        json!({"script": [{"tool": {"name": "probe", "input": {"n": 7}}}, {"text": "done"}]}).to_string();
+    std::fs::write(tree.path("call.json"), json!({"task": call}).to_string()).unwrap();
+    tree.ctx(&["set", "coder", "model", "debug/script"]).ok();
+    let run = |options: &str| {
+        let said = tree.sh(&format!("$R/agent/coder {options} < {}", tree.path("call.json").display()));
+        let frames = frames(&said.stdout);
+        let result = frames.iter().find(|frame| frame["type"] == "tool_result").cloned();
+        result.unwrap_or_else(|| panic!("{said:?}"))
+    };
+    let denied = run("");
+    assert_eq!(denied["status"], "error", "nobody was there to allow it: {denied}");
+    let made = run("--allow probe");
+    assert_eq!(
+        (&made["status"], made["output"].as_str().unwrap().trim_end()),
+        (&json!("ok"), "given {\"n\":7}\ncaged")
+    );
+    tree.ctx(&["set", "coder", "policy", "deny probe"]).ok();
+    assert!(run("--yes")["output"].as_str().unwrap().contains("the policy denies probe"));
+    tree.ctx(&["set", "coder", "policy", "allow probe {\"n\":7}"]).ok();
+    assert_eq!(run("")["status"], "ok", "a pattern is held against the arguments");
+    let direct = tree.sh(&format!("echo '{{}}' | $R/home/{}/tool/probe", super::support::own_uid())).ok();
+    assert_eq!(direct, "given {}\noutside the cage", "a person runs it with their own rights");
+}
+
+#[test]
+fn the_policy_of_a_tool_holds_for_agents_that_say_nothing_of_it() {
+    let tree = Tree::start();
+    let call = json!({"script": [{"tool": {"name": "fs.write", "input": {"path": "a", "content": "x"}}}, {"text": "ok"}]});
+    std::fs::write(tree.path("call.json"), json!({"task": call.to_string()}).to_string()).unwrap();
+    tree.ctx(&["set", "coder", "model", "debug/script"]).ok();
+    let written = || {
+        tree.sh(&format!("$R/agent/coder < {}", tree.path("call.json").display())).ok();
+        tree.workspace().join("a").exists()
+    };
+    assert!(!written(), "it would have to ask");
+    tree.ctx(&["set", "fs.write", "policy", "allow fs.write a"]).ok();
+    assert!(written());
+    let bad = tree.ctx(&["set", "fs.write", "policy", "allow fs.read"]).fails(2);
+    assert!(bad.contains("tool/fs.write.d/policy:1:1"), "{bad}");
+}

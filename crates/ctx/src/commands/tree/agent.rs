@@ -28,7 +28,7 @@ Examples:
   ctx agent ls
   ctx agent rm reviewer --yes     its sessions stay
 
-exit codes: 0 success, 1 bad value or not found, 2 bad input, 13 not allowed")]
+exit codes: 0 success, 1 not found or there already, 2 bad value or input, 13 not allowed")]
 pub struct Args {
     #[command(subcommand)]
     what: What,

@@ -20,7 +20,7 @@ Examples:
   ctx set fs.write policy 'deny fs.write *.lock'
   ctx set debug/script default script=/home/me/demo.json
 
-exit codes: 0 success, 1 bad value or not found, 2 bad input, 13 not allowed")]
+exit codes: 0 success, 1 not found or there already, 2 bad value or input, 13 not allowed")]
 pub struct Args {
     #[arg(value_name = "OBJECT")]
     object: String,
