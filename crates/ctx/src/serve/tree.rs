@@ -42,6 +42,10 @@ pub(super) fn prepare_home(root: &Path, user: Owner) -> std::io::Result<()> {
     if make(&home, 0o700)? {
         ctx_journal::access::let_read(std::fs::File::open(&home)?, Kind::Dir, user)?;
     }
+    if user.uid == 0 {
+        // Root's cages run as another user, who passes through to the tools and can list nothing here.
+        std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o711))?;
+    }
     let (tools, models) = (home.join("tool"), home.join("model"));
     if make(&tools, 0o755)? && user != Owner::own() {
         chown(&tools, Some(user.uid), Some(user.gid))?;
