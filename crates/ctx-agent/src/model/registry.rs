@@ -177,7 +177,7 @@ impl Models {
             Some(setup) if !id.is_empty() => {
                 self.may_bring(&setup, id, uid)?;
                 let model = adopt::adopt(&self.root, &setup, id)?;
-                let other = self.control(&model)?.value("id", |text| Ok(text.to_owned()))?;
+                let other = self.control(&model)?.value("id", |text| Ok(native(text, provider)))?;
                 match other.filter(|other| other != id) {
                     Some(other) => Err(FindError::OtherId { name: model.to_string(), other: short(&other) }),
                     None => Ok(model),
@@ -262,7 +262,7 @@ impl Models {
             "debug" => Ok(Arc::new(Debug::open(id, &self.root, &control, &self.limits)?)),
             other => match self.setup(other, uid).or_else(|| adopt::missing(other)) {
                 Some(setup) => {
-                    let native = control.value("id", |text| Ok(text.to_owned()))?;
+                    let native = control.value("id", |text| Ok(native(text, other)))?;
                     let native = native.unwrap_or_else(|| id.model.to_string());
                     Ok(Arc::new(Remote::new(setup, &native, wishes(&control)?, Arc::clone(&self.limits))))
                 }
@@ -320,6 +320,12 @@ impl Models {
         }
         Err(FindError::Circle { name: shown })
     }
+}
+
+/// The driver's own name for a model, as `id` has it: behind the driver's name, or alone.
+fn native(id: &str, driver: &str) -> String {
+    let behind = id.strip_prefix(driver).and_then(|rest| rest.strip_prefix('/'));
+    behind.unwrap_or(id).to_owned()
 }
 
 /// Reads the control files of a model as they are read on use. Whether its provider is set up is not asked.

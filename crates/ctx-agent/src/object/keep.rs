@@ -96,7 +96,7 @@ fn about_model(root: &Path, thing: &Thing, limits: &Limits) -> String {
     let control = ControlDir::open(root, &thing.control_dir(), limits.control_file_bytes);
     let of = |name: &str| control.as_ref().ok()?.value(name, |text| Ok(text.to_owned())).ok().flatten();
     match (of("driver"), of("id")) {
-        (Some(driver), Some(id)) => format!("a model: {id} of {driver}"),
+        (Some(driver), Some(id)) => format!("a model: {id}, by the driver {driver}"),
         _ => "a model".to_owned(),
     }
 }

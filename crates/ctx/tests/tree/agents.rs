@@ -69,6 +69,32 @@ fn exit_codes_are_those_of_the_abi() {
 }
 
 #[test]
+fn an_object_whose_daemon_is_gone_is_unavailable() {
+    let mut tree = Tree::start();
+    tree.kill();
+    for object in ["model/debug/echo", "agent/coder"] {
+        let socket = tree.root().join(format!("{object}.sock"));
+        let refused = testkit::connect(&socket).unwrap_err();
+        assert_eq!(
+            refused.kind(),
+            std::io::ErrorKind::ConnectionRefused,
+            "it was killed and has left its socket"
+        );
+        assert_eq!(tree.sh(&format!("$R/{object} hi")).code, 69);
+    }
+    tree.start_again();
+    assert_eq!(tree.stop(), 0);
+    for object in ["model/debug/echo", "agent/coder"] {
+        assert!(
+            !tree.root().join(format!("{object}.sock")).exists(),
+            "one that stops takes its sockets along"
+        );
+        assert_eq!(tree.sh(&format!("$R/{object} hi")).code, 69);
+    }
+    assert_eq!(tree.sh("$R/tool/fs.list '{\"path\":\".\"}'").code, 0, "a tool needs no daemon");
+}
+
+#[test]
 fn an_interrupt_cancels_the_run_first() {
     let tree = Tree::start();
     let script = r#"

@@ -11,7 +11,11 @@ mod support;
 
 mod agents;
 mod commands;
+mod escapes;
 mod files;
+mod guide;
 mod models;
+mod seeds;
 mod terminal;
 mod tools;
+mod users;
