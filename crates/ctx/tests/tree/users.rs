@@ -9,6 +9,8 @@ use super::support::{Tree, deltas, frames};
 /// The users that every machine has besides root.
 const NOBODY: u32 = 65_534;
 const DAEMON: u32 = 1;
+/// In the same group as nobody.
+const SYNC: u32 = 4;
 
 /// A script as another user.
 fn as_user(uid: u32, script: &str) -> String {
@@ -64,8 +66,7 @@ fn members_of_a_space_resume_a_session_with_a_model() {
     assert!(denied.code != 0 && !denied.stdout.contains("outside"), "{denied:?}");
     let read = tree.sh(&as_user(DAEMON, &format!("cat {}/plan/messages.jsonl", session.display())));
     assert!(read.code != 0);
-    // The daemon's owner is let in as well: both write in one session, and both see it.
-    tree.sh(&ask("from two")).ok();
+    tree.sh(&member(SYNC, &ask("from two"))).ok();
     let both = tree.sh(&member(NOBODY, &format!("cat {}/plan/messages.jsonl", session.display()))).ok();
     assert!(both.contains("from one") && both.contains("from two"), "{both}");
     testkit::until("its index", || session.join("index/list").exists().then_some(()));
@@ -91,7 +92,7 @@ fn a_user_keeps_aliases_and_tools_and_leaves_the_daemons_directories_alone() {
     assert!(tree.sh(&as_user(DAEMON, &format!("ls {own}/tool"))).code != 0);
     let escape = format!("ln -s /etc {own}/model/bad; $R/agent/coder --json hi >/dev/null; cat $R/status");
     assert!(tree.sh(&as_user(NOBODY, &escape)).ok().contains("version"));
-    let program = "#!/bin/sh\nid -u\n";
+    let program = "#!/bin/sh\ncat /proc/self/uid_map\n";
     let new = format!("printf '{program}' > {own}/tool/who && chmod +x {own}/tool/who");
     tree.sh(&as_user(NOBODY, &new)).ok();
     let script = json!({"script": [{"tool": {"name": "who", "input": {}}}, {"text": "done"}]}).to_string();
@@ -104,10 +105,11 @@ fn a_user_keeps_aliases_and_tools_and_leaves_the_daemons_directories_alone() {
         frames(&said).into_iter().find(|frame| frame["type"] == "tool_result").expect("a result")
     };
     let made = run(NOBODY);
+    let map: Vec<&str> = made["output"].as_str().unwrap().split_whitespace().collect();
     assert_eq!(
-        (&made["status"], made["output"].as_str().unwrap().trim_end()),
-        (&json!("ok"), "65534"),
-        "it runs as them: {made}"
+        (&made["status"], map[1], map[2]),
+        (&json!("ok"), "65534", "1"),
+        "it runs as them alone: {made}"
     );
     assert!(run(DAEMON)["output"].as_str().unwrap().contains("unknown tool"), "it is not another's");
 }

@@ -1,6 +1,7 @@
 //! `ctx agent`: agents that control files describe.
 
 use std::io::Write;
+use std::time::Duration;
 
 use ctx_agent::describe::{agents, describe};
 use ctx_agent::object::Thing;
@@ -15,6 +16,10 @@ use crate::root::Root;
 use crate::table::{self, Cell};
 use crate::{confirm, sessions};
 
+/// How long a daemon may take to open the socket of a new agent, and how soon that is looked at again.
+const OPENED_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// Create, change, remove and list agents
 ///
 /// An agent is a directory of small files, agent/NAME.d in the root: its model, prompt, policy, mount table and more. The
@@ -28,7 +33,7 @@ Examples:
   ctx agent ls
   ctx agent rm reviewer --yes     its sessions stay
 
-exit codes: 0 success, 1 not found or there already, 2 bad value or input, 13 not allowed")]
+exit codes: 0 success, 1 failed, not found or there already, 2 bad value or input, 13 not allowed, 70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -109,6 +114,12 @@ fn new(root: &Root, name: &Name, from: &Name, given: [(&str, Option<String>); 2]
         }
     }
     change::new_agent(&root.path, name, &files, &limits).map_err(super::refused)?;
+    // A daemon that runs opens its socket when it next looks: whoever names the agent then finds it.
+    let socket = root.path.join(format!("agent/{name}.sock"));
+    let until = std::time::Instant::now() + OPENED_WITHIN;
+    while root.is_up() && !socket.exists() && std::time::Instant::now() < until {
+        std::thread::sleep(LOOK_AGAIN);
+    }
     output::say(format_args!(
         "{} is there; `ctx chat {name}` talks with it",
         root.path.join("agent").join(name.as_str()).display()

@@ -19,7 +19,7 @@ Examples:
   ctx cat debug/echo/cap
   ctx cat fs.read/schema | jq .
 
-exit codes: 0 success, 1 not found, 2 bad name, 13 not allowed")]
+exit codes: 0 success, 1 failed or not found, 2 bad name, 13 not allowed")]
 pub struct Args {
     /// The object, and one of its control files
     #[arg(value_name = "OBJECT[/FILE]")]

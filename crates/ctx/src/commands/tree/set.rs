@@ -20,7 +20,7 @@ Examples:
   ctx set fs.write policy 'deny fs.write *.lock'
   ctx set debug/script default script=/home/me/demo.json
 
-exit codes: 0 success, 1 not found or there already, 2 bad value or input, 13 not allowed")]
+exit codes: 0 success, 1 failed, not found or there already, 2 bad value or input, 13 not allowed, 70 internal error")]
 pub struct Args {
     #[arg(value_name = "OBJECT")]
     object: String,

@@ -14,7 +14,7 @@ Examples:
   ctx validate-name my-agent && ctx agent new my-agent
   ctx validate-name coder.d       exit code 2
 
-exit codes: 0 a good name, 2 a bad one")]
+exit codes: 0 success, 1 failed, 2 a bad name")]
 pub struct Args {
     #[arg(value_name = "NAME", allow_hyphen_values = true)]
     name: String,

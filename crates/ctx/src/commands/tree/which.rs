@@ -17,7 +17,7 @@ Examples:
   ctx which debug/echo
   $(ctx which fs.read) '{\"path\":\"README.md\"}'
 
-exit codes: 0 found, 1 not found, 2 bad name")]
+exit codes: 0 success, 1 failed or not found, 2 bad name")]
 pub struct Args {
     /// A name; provider/model for a model
     #[arg(value_name = "NAME")]
