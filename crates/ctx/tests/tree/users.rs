@@ -9,8 +9,6 @@ use super::support::{Tree, deltas, frames};
 /// The users that every machine has besides root.
 const NOBODY: u32 = 65_534;
 const DAEMON: u32 = 1;
-/// In the same group as nobody.
-const SYNC: u32 = 4;
 
 /// A script as another user.
 fn as_user(uid: u32, script: &str) -> String {
@@ -48,29 +46,22 @@ fn the_sessions_with_a_model_are_their_users_alone() {
 #[test]
 fn members_of_a_space_resume_a_session_with_a_model() {
     let tree = Tree::start();
-    tree.ctx(&["space", "new", "team", "--group", "65534"]).ok();
-    let send = |text: &str| {
-        json!({"input": text, "session": "plan", "scope": "shared", "space": "team"}).to_string()
+    tree.ctx(&["space", "new", "team", "--group", "daemon"]).ok();
+    let ask = |text: &str| {
+        let request = json!({"input": text, "session": "plan", "scope": "shared", "space": "team"});
+        format!("$R/model/debug/echo '{request}'")
     };
-    let member = |uid: u32, script: &str| {
-        format!(
-            "setpriv --reuid={uid} --regid=65534 --clear-groups bash -c '{}'",
-            script.replace('\'', "'\\''")
-        )
-    };
-    let ask = |text: &str| format!("$R/model/debug/echo '{}'", send(text));
-    tree.sh(&member(NOBODY, &ask("from one"))).ok();
+    tree.sh(&ask("from one")).ok();
     let session = tree.root().join("shared/team/model/debug/echo.d/session");
-    assert!(session.join("plan/events.jsonl").is_file());
-    let denied = tree.sh(&as_user(DAEMON, &ask("from outside")));
-    assert!(denied.code != 0 && !denied.stdout.contains("outside"), "{denied:?}");
-    let read = tree.sh(&as_user(DAEMON, &format!("cat {}/plan/messages.jsonl", session.display())));
-    assert!(read.code != 0);
-    tree.sh(&member(SYNC, &ask("from two"))).ok();
-    let both = tree.sh(&member(NOBODY, &format!("cat {}/plan/messages.jsonl", session.display()))).ok();
+    tree.sh(&as_user(DAEMON, &ask("from two"))).ok();
+    let read = format!("cat {}/plan/messages.jsonl", session.display());
+    let both = tree.sh(&as_user(DAEMON, &read)).ok();
     assert!(both.contains("from one") && both.contains("from two"), "{both}");
+    let denied = tree.sh(&as_user(NOBODY, &ask("from outside")));
+    assert!(denied.code != 0 && denied.stdout.is_empty(), "{denied:?}");
+    assert!(tree.sh(&as_user(NOBODY, &read)).code != 0);
     testkit::until("its index", || session.join("index/list").exists().then_some(()));
-    let list = tree.sh(&member(NOBODY, &format!("cat {}/index/list", session.display()))).ok();
+    let list = tree.sh(&as_user(DAEMON, &format!("cat {}/index/list", session.display()))).ok();
     assert_eq!(list, "plan\n");
 }
 
@@ -92,7 +83,7 @@ fn a_user_keeps_aliases_and_tools_and_leaves_the_daemons_directories_alone() {
     assert!(tree.sh(&as_user(DAEMON, &format!("ls {own}/tool"))).code != 0);
     let escape = format!("ln -s /etc {own}/model/bad; $R/agent/coder --json hi >/dev/null; cat $R/status");
     assert!(tree.sh(&as_user(NOBODY, &escape)).ok().contains("version"));
-    let program = "#!/bin/sh\ncat /proc/self/uid_map\n";
+    let program = "#!/bin/sh\ntouch /home/agent/made && echo made\n";
     let new = format!("printf '{program}' > {own}/tool/who && chmod +x {own}/tool/who");
     tree.sh(&as_user(NOBODY, &new)).ok();
     let script = json!({"script": [{"tool": {"name": "who", "input": {}}}, {"text": "done"}]}).to_string();
