@@ -24,7 +24,10 @@ impl DerefMut for Tree {
 
 impl Tree {
     pub fn start() -> Tree {
-        Tree(Tree::build().start())
+        let tree = Tree(Tree::build().start());
+        // The sockets of models come after those of agents, this one last.
+        testkit::until("the models", || tree.root().join("model/debug/script.sock").exists().then_some(()));
+        tree
     }
 
     pub fn build() -> DaemonBuilder {
