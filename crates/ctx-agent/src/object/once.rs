@@ -1,5 +1,6 @@
 //! A tool that a person runs by itself: the code of the agent's loop, with the person's own rights and without a policy.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -63,7 +64,8 @@ fn scope(person: Person) -> Result<Arc<Scope>, ToolError> {
     let view = View::open(std::path::Path::new("/"), &[], Rights::own())?;
     // No session: what a tool remembers is forgotten with this process.
     let session = SessionId(Ulid(0));
-    let want: Result<ShellWant, Refusal> = Ok(ShellWant { cage: None, uid, cwd: cwd.clone(), home });
+    let want: Result<ShellWant, Refusal> =
+        Ok(ShellWant { cage: None, uid, cwd: cwd.clone(), home: home.clone(), host: None });
     Ok(Arc::new(Scope {
         session,
         reader: session.0,
@@ -74,7 +76,13 @@ fn scope(person: Person) -> Result<Arc<Scope>, ToolError> {
         policy: Arc::new(Policy::default()),
         approvals: None,
         redaction: Redaction::off(),
-        shell: ShellOf { key: ShellKey { session, subagent: None }, want },
+        shell: ShellOf {
+            key: ShellKey { session, subagent: None },
+            want,
+            hosts: BTreeMap::new(),
+            owner: uid,
+            home,
+        },
         stop,
     }))
 }

@@ -8,6 +8,8 @@ use ctx_agent::object::once::{Person, once};
 use ctx_agent::shells::{AgentShells, CageGround, ShellGround};
 use ctx_agent::tool::{Output, ToolError};
 use ctx_host::cage::Means;
+use ctx_host::shell::RemoteConfig;
+use ctx_host::shell::text::policy::Policy;
 use ctx_session::Code;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -67,7 +69,13 @@ fn make(name: &str, arguments: serde_json::Value) -> Result<Result<Output, ToolE
         scratch_dir: spool_dir.clone(),
     };
     let app = concat!("ctx ", env!("CARGO_PKG_VERSION")).to_owned();
-    let shells = Arc::new(AgentShells::new(ShellGround { cages, spool_dir: spool_dir.clone(), app }));
+    let shells = Arc::new(AgentShells::new(ShellGround {
+        cages,
+        spool_dir: spool_dir.clone(),
+        app,
+        remote: RemoteConfig::default(),
+        policy: Policy::default(),
+    }));
     let services =
         Services { shells: Some(Arc::clone(&shells)), now: Some(words::now), ..Services::default() };
     let stop = CancellationToken::new();
