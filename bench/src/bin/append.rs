@@ -135,6 +135,7 @@ fn new_session(ids: &mut IdSource, now: Timestamp) -> Create {
         model: "debug/echo".to_owned(),
         dsl: None,
         client: None,
+        origin: None,
         requested: None,
         app: "bench".to_owned(),
     }

@@ -89,6 +89,7 @@ fn fill(root: &Path, log: &LogPath) {
         model: "debug/echo".to_owned(),
         dsl: None,
         client: None,
+        origin: None,
         requested: None,
         app: "bench".to_owned(),
     });

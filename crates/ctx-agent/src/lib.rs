@@ -11,6 +11,7 @@ mod instructions;
 pub mod mcp;
 pub mod model;
 pub mod nearest;
+pub mod object;
 pub mod prepare;
 pub mod project;
 pub mod redact;
@@ -26,7 +27,7 @@ pub use cage::{CageAsk, CageRules, Cages};
 pub use describe::{Description, Settings, fresh::prepare_root};
 pub use guard::{GuardAs, guard};
 pub use model::{Models, registry::ModelId};
-pub use prepare::{Agent, Ask, Place, Prepared, PromptText, prepare};
+pub use prepare::{Agent, Ask, Place, Prepared, PromptText, prepare, prepare_model};
 pub use run::{Guard, Guarded, Job, JobKind, Who, own_want, run};
 pub use tool::Services;
 

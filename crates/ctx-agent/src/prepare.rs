@@ -4,24 +4,29 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ctx_host::cage;
 use ctx_host::rights::Rights;
 use ctx_session::command::{RunContext, RunWishes};
+use ctx_session::conversation::Role;
 use ctx_session::port::{Instructions, Recorded};
 use ctx_session::project::Strategy;
-use ctx_session::record::{PromptRef, Redact, Source, Workspace};
+use ctx_session::record::{Approvals, PromptRef, Redact, Source, Workspace};
 use ctx_session::{Code, Limits, Name, Refusal};
 
 use crate::cage::{CageAsk, CageFor, Cages};
 use crate::control::mount::{Access, Links, Mount};
 use crate::control::policy::{Policy, Rule};
-use crate::control::{ControlDir, ControlError, default_path};
-use crate::describe::{Description, control_dir, describe, describe_snapshot};
+use crate::control::{ControlDir, ControlError, default_path, short};
+use crate::describe::{Description, control_dir, describe, describe_model, describe_snapshot};
 use crate::instructions;
-use crate::model::Models;
 use crate::model::registry::{FindError, ModelId};
-use crate::project::{Cage as Wishes, McpServer, PROJECT_FILE, Plays, Snapshot, WORK};
+use crate::model::{Models, Turn};
+use crate::object::can_be_run;
+use crate::object::change::policy_of;
+use crate::project::{Cage as Wishes, McpServer, PROJECT_FILE, Plays, Snapshot, TOOLS, WORK};
 use crate::redact::Redaction;
 use crate::sha256_hex;
+use crate::tool::own::{self, OwnTool};
 use crate::view::{View, resolve_cwd};
 
 /// The name of the prompt of the agent that a session talks to.
@@ -80,6 +85,8 @@ pub struct Agent {
     pub prompts: Vec<PromptText>,
     /// How its tools redact.
     pub redaction: Redaction,
+    /// Tools of the session's owner.
+    pub own_tools: Vec<OwnTool>,
 }
 
 impl Agent {
@@ -127,6 +134,8 @@ pub struct Prepared {
     pub agent: Arc<Agent>,
     /// What the agent has as its workspace.
     pub workspace: Option<Workspace>,
+    /// What was said before the session began.
+    pub earlier: Vec<Turn>,
 }
 
 impl Prepared {
@@ -149,6 +158,7 @@ impl Prepared {
             prompt: instructions::join(&prompt, &self.instructions),
             agent: Arc::new(agent),
             workspace: self.workspace.clone(),
+            earlier: Vec::new(),
         })
     }
 }
@@ -175,6 +185,10 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         None => with_allowed(description, &ask.wishes.allow)?,
     };
     let description = with_servers(description, ask.own_servers);
+    let description = match ask.recorded {
+        Some(_) => description,
+        None => with_tool_policies(description, ask)?,
+    };
     let approvals = ask.recorded.map_or(ask.wishes.approvals, |recorded| recorded.approvals);
     let model = match ask.model_override {
         Some(name) => usable(models, name, ask.owner)?,
@@ -185,6 +199,60 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
     let begins = begin_in(workspace.as_ref(), ask.place.dir);
     let cwd = ask.cwd.or(begins.as_deref()).unwrap_or(&description.cwd);
     let cwd = resolve_cwd(&view, cwd)?;
+    let found = match ask.recorded.and_then(|recorded| recorded.instructions.clone()) {
+        Some(recorded) => recorded,
+        None => instructions::find(&view, &cwd, ask.limits.instruction_file_bytes),
+    };
+    Ok(ready(ask, description, model, Seen { view, cwd, workspace, found }, approvals))
+}
+
+/// The same for a session on a model's socket: the model alone. Where its client works is kept, and not looked at.
+pub fn prepare_model(
+    ask: &Ask<'_>,
+    model: &str,
+    earlier: Vec<Turn>,
+    models: &Models,
+) -> Result<Prepared, Refusal> {
+    if ask.model_override.is_some() {
+        let message = "this is a session with a model; begin one with the other model on its own socket";
+        return Err(Refusal::invalid("model_override", message));
+    }
+    let cwd = ask.cwd.unwrap_or("/").to_owned();
+    if !cwd.starts_with('/') {
+        return Err(Refusal::invalid("cwd", format!("`{}` is not an absolute path", short(&cwd))));
+    }
+    let model = usable(models, model, ask.owner)?;
+    let description = with_prompts(describe_model(&model), ask.prompts);
+    let view = View::open(
+        &ask.root.join(format!("home/{}/model/{model}.d/root", ask.owner)),
+        &[],
+        ask.rights.clone(),
+    )?;
+    let seen = Seen { view, cwd, workspace: None, found: Vec::new() };
+    let (system, earlier): (Vec<_>, Vec<_>) = earlier.into_iter().partition(|turn| turn.role == Role::System);
+    let mut prepared = ready(ask, description, model, seen, None);
+    for turn in system {
+        prepared.prompt = [prepared.prompt, turn.text()].join("\n").trim().to_owned();
+    }
+    Ok(Prepared { earlier, ..prepared })
+}
+
+/// What was looked up for a run.
+struct Seen {
+    view: View,
+    cwd: String,
+    workspace: Option<Workspace>,
+    found: Vec<Instructions>,
+}
+
+fn ready(
+    ask: &Ask<'_>,
+    description: Description,
+    model: ModelId,
+    seen: Seen,
+    approvals: Option<Approvals>,
+) -> Prepared {
+    let Seen { view, cwd, workspace, found } = seen;
     let prompts = prompts_of(&description, ask.prompts);
     let hash = sha256_hex(description.prompt.as_bytes());
     let source = Source {
@@ -195,15 +263,15 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         scope: Some("agent".to_owned()),
         error: None,
     };
-    let found = match ask.recorded.and_then(|recorded| recorded.instructions.clone()) {
-        Some(recorded) => recorded,
-        None => instructions::find(&view, &cwd, ask.limits.instruction_file_bytes),
-    };
     let prompt = instructions::join(&description.prompt, &found);
     let files = found.iter().map(|file| file.source.clone());
     let servers = description.settings.mcp.iter().map(|(name, server)| server_source(name, server, ask));
     let sources = std::iter::once(source).chain(files).chain(servers).collect();
-    let cages = cages_of(&description, ask);
+    let own_tools = match description.settings.is_model {
+        true => Vec::new(),
+        false => own::find(ask.root, ask.owner, ask.rights),
+    };
+    let cages = cages_of(&description, ask, !own_tools.is_empty());
     let context = RunContext {
         model: model.to_string(),
         cwd,
@@ -220,10 +288,17 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
     let view = Arc::new(view);
     let redaction = redaction_of(&description);
     let prompts_of_agent = prompts.clone();
-    let agent =
-        Arc::new(Agent { description, view, cages, owner: ask.owner, prompts: prompts_of_agent, redaction });
+    let agent = Arc::new(Agent {
+        description,
+        view,
+        cages,
+        owner: ask.owner,
+        prompts: prompts_of_agent,
+        redaction,
+        own_tools,
+    });
     let instructions = found.into_iter().filter(|file| file.source.error.is_none()).collect();
-    Ok(Prepared { context, prompts, instructions, prompt, agent, workspace })
+    Prepared { context, prompts, instructions, prompt, agent, workspace, earlier: Vec::new() }
 }
 
 /// An agent as control files describe it now: its own, or those of the agent that describes it.
@@ -287,7 +362,7 @@ fn redaction_of(description: &Description) -> Redaction {
 }
 
 /// What holds for the agent's cages. Its own variables and paths are those of its control files.
-fn cages_of(description: &Description, ask: &Ask<'_>) -> Cages {
+fn cages_of(description: &Description, ask: &Ask<'_>, has_own_tools: bool) -> Cages {
     let whose = CageFor {
         root: ask.root,
         agent: description.agent.as_str(),
@@ -300,6 +375,10 @@ fn cages_of(description: &Description, ask: &Ask<'_>) -> Cages {
     let agent = Wishes {
         env: description.env.iter().cloned().collect(),
         path: own_path.filter_map(|path| path.to_str().map(str::to_owned)).collect(),
+        mounts: match has_own_tools {
+            true => vec![cage::Mount::ro(own::dir_of(ask.root, ask.owner), own::IN_CAGE)],
+            false => Vec::new(),
+        },
         ..Wishes::default()
     };
     Cages::look(&whose, &ask.cage, agent, (&description.project, &description.settings.cage))
@@ -367,6 +446,20 @@ fn with_allowed(mut description: Description, allow: &[String]) -> Result<Descri
     let rules = rules
         .map_err(|problem| Refusal::invalid("allow", format!("`TOOL [PATTERN]` is wanted: {problem}")))?;
     description.policy.rules.splice(0..0, rules);
+    Ok(description)
+}
+
+/// What the files of tools say holds where the agent's own policy says nothing.
+fn with_tool_policies(mut description: Description, ask: &Ask<'_>) -> Result<Description, Refusal> {
+    for tool in TOOLS.iter().filter(|tool| can_be_run(tool)) {
+        let Ok(name) = Name::new(tool) else { continue };
+        match policy_of(ask.root, &name, ask.limits) {
+            Ok(rules) => description.policy.rules.extend(rules),
+            // A tree without the tool's directory has no such policy.
+            Err(refusal) if refusal.code == Code::Enoent => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
     Ok(description)
 }
 

@@ -1,8 +1,8 @@
-//! The JSONL protocol of `agent/<name>.sock`: one request or frame per line.
+//! The JSONL protocol of `agent/<name>.sock` and `model/<provider>/<model>.sock`: one request or frame per line.
 
 use ctx_session::Code;
 use ctx_session::command::RunNet;
-use ctx_session::record::{Approvals, LimitHit, RunFinish, ToolSummary};
+use ctx_session::record::{Approvals, LimitHit, RunFinish, ToolSummary, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -36,6 +36,9 @@ pub struct Request {
     /// The text of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+    /// In place of `input`, for a model and in a temp session: the whole conversation, the user's message last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<NewMessage>>,
     /// Images that go with it, and more text. A line with images may be longer than other frames.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<NewPart>,
@@ -54,6 +57,31 @@ pub struct Request {
     /// The id of the last event seen (`resume`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+}
+
+/// A message of a conversation that the client keeps itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewMessage {
+    /// `user`, `assistant` or `system`.
+    pub role: String,
+    pub content: NewContent,
+}
+
+/// Its text, whole or in pieces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum NewContent {
+    Text(String),
+    Parts(Vec<Content>),
+}
+
+impl NewContent {
+    pub fn text(self) -> String {
+        match self {
+            NewContent::Text(text) => text,
+            NewContent::Parts(parts) => parts.into_iter().map(|Content::Text { text }| text).collect(),
+        }
+    }
 }
 
 /// How a run ended.
@@ -141,6 +169,14 @@ pub enum Frame {
         /// The subagent that made the call; absent: the primary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         caller: Option<String>,
+    },
+    /// What a model call has used, as its provider counted.
+    Usage {
+        id: String,
+        run: String,
+        session: String,
+        #[serde(flatten)]
+        usage: Usage,
     },
     /// A model call came to nothing and is made again after the wait.
     Retrying {

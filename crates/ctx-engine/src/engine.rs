@@ -7,11 +7,13 @@ use ctx_journal::lock;
 use ctx_session::admission::Counts;
 use ctx_session::command::{Change, RunNet, RunWishes};
 use ctx_session::name::IMPORT_AGENTS;
+use ctx_session::object::Earlier;
 use ctx_session::record::{Approvals, CancelReason, Scope, SessionBody};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::{Create, check_message, create};
 use ctx_session::{
-    Answer, Body, Code, Command, Limits, Name, Refusal, RunId, RunState, Session, SessionId, Timestamp, Ulid,
+    Answer, Body, Code, Command, Limits, Name, Object, Refusal, RunId, RunState, Session, SessionId,
+    Timestamp, Ulid,
 };
 use ctx_views::audit::Deed;
 use tokio::sync::watch;
@@ -143,18 +145,18 @@ impl Engine {
     pub fn named(
         &self,
         caller: Caller,
-        agent: &Name,
+        object: &Object,
         scope: Scope,
         space: Option<&Name>,
         name: &Name,
     ) -> Option<SessionId> {
         self.inner.check_space(caller, scope, space).ok()?;
-        let agent = agent.clone();
+        let object = object.clone();
         let namespace = match (scope, space) {
-            (Scope::Private, _) => NameSpace::Shelf(Shelf::Private { owner: caller.uid, agent }),
-            (Scope::Shared, Some(space)) => NameSpace::Shelf(Shelf::Shared { space: space.clone(), agent }),
+            (Scope::Private, _) => NameSpace::Shelf(Shelf::Private { owner: caller.uid, object }),
+            (Scope::Shared, Some(space)) => NameSpace::Shelf(Shelf::Shared { space: space.clone(), object }),
             (Scope::Shared, None) => return None,
-            (Scope::Temp, _) => NameSpace::Temp { owner: caller.uid, agent },
+            (Scope::Temp, _) => NameSpace::Temp { owner: caller.uid, object },
         };
         self.inner.registry.named(&namespace, name)
     }
@@ -173,34 +175,41 @@ impl Engine {
     pub async fn may_begin(
         &self,
         caller: Caller,
-        agent: &Name,
+        object: &Object,
         dir: Option<&str>,
         post: &Post,
     ) -> Result<(), Refusal> {
         check_message(&post.text, post.client_id.as_deref(), &self.inner.limits)?;
         ctx_session::image::check(&post.images)?;
         let model = post.model_override.clone().flatten();
-        self.plan(caller, agent, model, post.cwd.clone(), begin_in(dir)).await.map(drop)
+        self.plan(caller, object, model, post.cwd.clone(), begin_in(dir)).await.map(drop)
     }
 
-    /// Finds out how an agent is described now, and under what a run of it would work.
+    /// Finds out how an agent is described now, and under what a run of it, or of a model, would work.
     pub(crate) async fn plan(
         &self,
         caller: Caller,
-        agent: &Name,
+        object: &Object,
         model_override: Option<String>,
         cwd: Option<String>,
         begin: Begin,
     ) -> Result<Plan, Refusal> {
         let inner = self.inner.clone();
-        let agent = agent.clone();
+        let object = object.clone();
         let planned = tokio::task::spawn_blocking(move || {
-            let described = inner.described(caller, &agent)?;
+            let described = match &object {
+                Object::Agent(agent) => inner.described(caller, agent)?,
+                Object::Model { .. } => None,
+            };
             let snapshot = described.as_ref().and_then(Described::snapshot);
-            let place = inner.place(caller, begin, described.as_ref())?;
+            let place = match &object {
+                Object::Agent(_) => inner.place(caller, begin, described.as_ref())?,
+                // It sees no files.
+                Object::Model { .. } => Place::default(),
+            };
             let dir = place.dir.clone();
             let ask = Prepare {
-                agent,
+                object,
                 owner: caller.uid,
                 model_override,
                 cwd,
@@ -208,6 +217,7 @@ impl Engine {
                 prompts: Vec::new(),
                 wishes: RunWishes::default(),
                 recorded: None,
+                earlier: Vec::new(),
                 place,
             };
             let prepared = inner.worker.prepare(&ask)?;
@@ -235,16 +245,16 @@ impl Engine {
         self.inner.refuse_when_closing()?;
         self.inner.serve_user(caller)?;
         self.inner.check_space(caller, new.scope, new.space.as_ref())?;
-        if IMPORT_AGENTS.contains(&new.agent.as_str()) {
+        if new.object.agent().is_some_and(|agent| IMPORT_AGENTS.contains(&agent.as_str())) {
             let message =
-                format!("`{}` is the agent of imported sessions; `ctx import` makes those", new.agent);
+                format!("`{}` is the agent of imported sessions; `ctx import` makes those", new.object);
             return Err(Refusal::invalid("agent", message));
         }
         let begin = begin_in(new.dir.as_deref());
-        let plan = self.plan(caller, &new.agent, None, new.cwd.clone(), begin).await?;
+        let plan = self.plan(caller, &new.object, None, new.cwd.clone(), begin).await?;
         let own = &plan.prepared.project;
         if new.project.as_ref().is_some_and(|project| project != own) {
-            let message = format!("the agent `{}` belongs to project {own}", new.agent);
+            let message = format!("the agent `{}` belongs to project {own}", new.object);
             return Err(Refusal::invalid("agent", message));
         }
         self.create_planned(caller, new, plan).await
@@ -276,7 +286,7 @@ impl Engine {
             scope: new.scope,
             space: new.space,
             owner: caller.uid,
-            agent: Some(new.agent),
+            agent: new.object.agent().cloned(),
             project: prepared.project,
             cwd: prepared.context.cwd,
             dir,
@@ -284,6 +294,7 @@ impl Engine {
             model: prepared.context.model,
             dsl,
             client: new.client,
+            origin: Earlier::origin(new.earlier),
             requested: new.key,
             app: self.inner.app.clone(),
         });
@@ -368,12 +379,16 @@ impl Engine {
     /// does not exist is refused.
     pub async fn change(&self, caller: Caller, id: SessionId, change: Change) -> Result<(), Refusal> {
         let summary = self.find(caller, id)?;
-        let agent = self.inner.working_agent(&summary.meta);
-        if let (Some(Some(model)), Some(agent)) = (&change.model, agent) {
+        let object = self.inner.working_object(&summary.meta);
+        if let (Some(Some(_)), Some(Object::Model { .. })) = (&change.model, &object) {
+            let message = "this is a session with a model; begin one with the other model on its own socket";
+            return Err(Refusal::invalid("model_override", message));
+        }
+        if let (Some(Some(model)), Some(object)) = (&change.model, object) {
             let (inner, model) = (self.inner.clone(), Some(model.clone()));
             let checked = tokio::task::spawn_blocking(move || {
                 let ask = Prepare {
-                    agent,
+                    object,
                     owner: summary.meta.owner,
                     model_override: model,
                     cwd: Some(summary.cwd.clone()),
@@ -381,6 +396,7 @@ impl Engine {
                     prompts: Vec::new(),
                     wishes: RunWishes::default(),
                     recorded: None,
+                    earlier: Vec::new(),
                     place: Place::of(&summary.meta),
                 };
                 inner.worker.prepare(&ask).map(drop)

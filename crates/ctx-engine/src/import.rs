@@ -9,7 +9,7 @@ use ctx_session::command::Import;
 use ctx_session::model_name::provider;
 use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::record::{Scope, SessionMeta};
-use ctx_session::{Body, Code, Name, Refusal, SessionId, Timestamp, Ulid};
+use ctx_session::{Body, Code, Name, Object, Refusal, SessionId, Timestamp, Ulid};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -250,19 +250,20 @@ impl Inner {
     pub(crate) fn snapshot_of_agent(
         &self,
         meta: &SessionMeta,
-        agent: &Name,
+        object: &Object,
     ) -> Result<Option<Arc<[u8]>>, Refusal> {
+        let Object::Agent(agent) = object else { return Ok(None) };
         let caller = Caller { uid: meta.owner, gid: self.owner_of(meta).gid };
         Ok(self.described(caller, agent)?.and_then(|described| described.snapshot()))
     }
 
-    /// The agent that works in a session: its own, or for an imported session that of its project.
-    pub(crate) fn working_agent(&self, meta: &SessionMeta) -> Option<Name> {
+    /// What works in a session: its own agent or model, or for an imported session the agent of its project.
+    pub(crate) fn working_object(&self, meta: &SessionMeta) -> Option<Object> {
         if !self.is_another_agents(meta) {
-            return meta.agent.clone();
+            return Object::of(meta);
         }
         let standings = ctx_journal::lock(&self.projects.standings);
         let of_project = standings.get(&meta.project).and_then(|standing| standing.agent().cloned());
-        of_project.or_else(|| Name::new("coder").ok())
+        of_project.or_else(|| Name::new("coder").ok()).map(Object::Agent)
     }
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use ctx_journal::Owner;
 use ctx_session::command::{Outcome, RunContext, RunWishes};
+use ctx_session::object::Earlier;
 use ctx_session::port::{Recorded, RunPort, TerminalStart};
 use ctx_session::project::{Problem, ProjectRead, Strategy};
 use ctx_session::record::{RunKind, SessionMeta, TerminalEnd, Workspace};
-use ctx_session::{Code, Limits, Name, Refusal, RunId, SessionId, TerminalId};
+use ctx_session::{Code, Limits, Name, Object, Refusal, RunId, SessionId, TerminalId};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -98,7 +99,7 @@ pub enum ProcessAct {
 /// For whom a run would work.
 #[derive(Debug, Clone)]
 pub struct Prepare {
-    pub agent: Name,
+    pub object: Object,
     pub owner: u32,
     pub model_override: Option<String>,
     /// As the client or the session has it; None: the agent's own.
@@ -110,6 +111,8 @@ pub struct Prepare {
     pub wishes: RunWishes,
     /// What the run worked under before it was paused; None: as the agent's files say now.
     pub recorded: Option<Recorded>,
+    /// What was said before the session began.
+    pub earlier: Vec<Earlier>,
     pub place: Place,
 }
 

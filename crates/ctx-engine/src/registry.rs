@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ctx_session::record::{Failure, Scope, SessionMeta};
-use ctx_session::{Code, Name, Refusal, Session, SessionId, State, StateName, Timestamp};
+use ctx_session::{Code, Name, Object, Refusal, Session, SessionId, State, StateName, Timestamp};
 
 use serde_json::value::RawValue;
 
@@ -119,14 +119,14 @@ impl Summary {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NameSpace {
     Shelf(Shelf),
-    Temp { owner: u32, agent: Name },
+    Temp { owner: u32, object: Object },
 }
 
 impl NameSpace {
     /// Where names of this kind of session are unique. None for what cannot be named: a shared session without space.
     pub fn of(meta: &SessionMeta) -> Option<NameSpace> {
         match meta.scope {
-            Scope::Temp => Some(NameSpace::Temp { owner: meta.owner, agent: meta.agent.clone()? }),
+            Scope::Temp => Some(NameSpace::Temp { owner: meta.owner, object: Object::of(meta)? }),
             Scope::Private | Scope::Shared => Shelf::of(meta).map(NameSpace::Shelf),
         }
     }

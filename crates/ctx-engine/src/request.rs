@@ -5,9 +5,10 @@ use std::sync::Arc;
 use ctx_journal::Journal;
 use ctx_session::command::RunWishes;
 use ctx_session::image::NewImage;
+use ctx_session::object::Earlier;
 use ctx_session::record::Scope;
 use ctx_session::request::RequestKey;
-use ctx_session::{Limits, MessageId, Name, RunId, RunState};
+use ctx_session::{Limits, MessageId, Name, Object, RunId, RunState};
 use ctx_views::RootDir;
 
 use crate::clock::Fresh;
@@ -45,7 +46,7 @@ pub struct Parts {
 /// A session to be made.
 #[derive(Debug, Clone)]
 pub struct NewSession {
-    pub agent: Name,
+    pub object: Object,
     /// The project that the agent must be of; None: whichever it is of.
     pub project: Option<Name>,
     /// None: called by its id.
@@ -56,6 +57,8 @@ pub struct NewSession {
     pub cwd: Option<String>,
     /// The host directory that the client is in.
     pub dir: Option<String>,
+    /// What was said before its first message, for a model that is asked once.
+    pub earlier: Vec<Earlier>,
     pub client: Option<String>,
     /// Kept with it, so that it is known again.
     pub key: Option<RequestKey>,

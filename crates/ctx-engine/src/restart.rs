@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ctx_session::command::Change;
 use ctx_session::request::RequestKey;
-use ctx_session::{Code, Name, Refusal, Scope, SessionId};
+use ctx_session::{Code, Name, Object, Refusal, Scope, SessionId};
 
 use crate::details::Details;
 use crate::engine::Engine;
@@ -48,13 +48,13 @@ impl Engine {
     ) -> Result<SessionId, Refusal> {
         self.inner.refuse_when_closing()?;
         let owner = self.owner_as_caller(caller, &old);
-        let agent = self.agent_now(caller, &old).await?;
+        let object = self.object_now(caller, &old).await?;
         let (dir, workspace) = (old.meta.dir.clone(), old.meta.workspace.clone());
         let begin = Begin::As { dir: dir.clone(), workspace };
-        let plan = self.plan(owner, &agent, None, Some(old.cwd.clone()), begin.clone()).await?;
+        let plan = self.plan(owner, &object, None, Some(old.cwd.clone()), begin.clone()).await?;
         let model = self.details(caller, old.id()).await.and_then(|details| details.model_override.clone());
         if model.is_some() {
-            self.plan(owner, &agent, model, Some(old.cwd.clone()), begin).await?;
+            self.plan(owner, &object, model, Some(old.cwd.clone()), begin).await?;
         }
         let over = old.state.is_over();
         if !over {
@@ -62,13 +62,14 @@ impl Engine {
         }
         let name = (old.meta.name != Name::from(old.id())).then(|| old.meta.name.clone());
         let new = NewSession {
-            agent,
+            object,
             project: None,
             name,
             scope: old.meta.scope,
             space: old.meta.space.clone(),
             cwd: Some(old.cwd.clone()),
             dir,
+            earlier: Vec::new(),
             client,
             key,
         };
@@ -105,14 +106,14 @@ impl Engine {
         if caller.uid == owner.uid { caller } else { Caller { uid: owner.uid, gid: owner.gid } }
     }
 
-    /// The session's agent; of a project's session, the project's primary as it is called now.
-    async fn agent_now(&self, caller: Caller, old: &Summary) -> Result<Name, Refusal> {
-        let own = old.meta.agent.clone();
+    /// The session's agent or model; of a project's session, the project's primary as it is called now.
+    async fn object_now(&self, caller: Caller, old: &Summary) -> Result<Object, Refusal> {
+        let own = Object::of(&old.meta);
         let own = own.ok_or_else(|| Refusal::invalid("id", "this session has no agent"))?;
         let is_plain = old.meta.workspace.as_ref().is_some_and(|workspace| workspace.described_by.is_some());
         if old.meta.dsl_snapshot.is_none() && !is_plain {
             return Ok(own);
         }
-        Ok(self.project(caller, &old.meta.project).await?.agent.unwrap_or(own))
+        Ok(self.project(caller, &old.meta.project).await?.agent.map_or(own, Object::Agent))
     }
 }

@@ -6,6 +6,8 @@ use ctx_journal::{Owner, lock};
 use ctx_session::record::{Scope, SessionMeta};
 use ctx_session::{Code, Name, Refusal};
 
+use crate::paths::LOGS;
+
 use crate::core::journal_refusal;
 use crate::engine::Engine;
 use crate::lookup::blocking;
@@ -85,8 +87,12 @@ impl Inner {
     fn count_in_space(&self, name: &Name) -> Result<usize, Refusal> {
         let here = |meta: &SessionMeta| meta.scope == Scope::Shared && meta.space.as_ref() == Some(name);
         let known = self.registry.select(|summary| here(&summary.meta)).len();
-        let kept = self.journal.list(&format!("shared/{name}/agent/*/session"));
-        Ok(known.max(kept.map_err(|error| journal_refusal(&error))?.len()))
+        let mut kept = 0;
+        for pattern in LOGS {
+            let logs = self.journal.list(&format!("shared/{name}/{pattern}"));
+            kept += logs.map_err(|error| journal_refusal(&error))?.len();
+        }
+        Ok(known.max(kept))
     }
 
     fn remove_space(&self, caller: Caller, name: &Name) -> Result<(), Refusal> {

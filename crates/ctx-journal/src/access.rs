@@ -27,6 +27,8 @@ const GROUP_OBJ: u16 = 4;
 const GROUP: u16 = 8;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
+/// In such a directory others make what is theirs, and cannot rename or remove what is not.
+const STICKY: u32 = 0o1000;
 
 /// What is made readable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub enum Kind {
     Dir,
     /// Its user may connect, which is a right to write.
     Socket,
+    /// A directory in which its user makes what is theirs; it is sticky.
+    Shared,
 }
 
 impl Kind {
@@ -44,6 +48,7 @@ impl Kind {
             Kind::File => (6, 4),
             Kind::Dir => (7, 5),
             Kind::Socket => (6, 6),
+            Kind::Shared => (7, 7),
         }
     }
 }
@@ -94,6 +99,14 @@ pub fn let_read(fd: impl AsFd, kind: Kind, owner: Owner) -> io::Result<()> {
     }
     match rustix::fs::fsetxattr(&fd, ACL, &encode(kind, owner), XattrFlags::empty()) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => let_group_read(fd, kind, owner),
+        set => Ok(set?),
+    }
+}
+
+/// Lets a user make what is theirs in a sticky directory of ours. Without ACLs they cannot.
+pub fn let_write(fd: impl AsFd, user: Owner) -> io::Result<()> {
+    match rustix::fs::fsetxattr(&fd, ACL, &encode(Kind::Shared, user), XattrFlags::empty()) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         set => Ok(set?),
     }
 }
@@ -221,7 +234,7 @@ pub fn foreign(uid: u32, mode: u32, links: u64, daemon: u32) -> Option<Foreign> 
     let is_dir = mode & 0o170_000 == 0o040_000;
     if uid != daemon && uid != 0 {
         Some(Foreign::Owner(uid))
-    } else if mode & 0o022 != 0 {
+    } else if mode & 0o022 != 0 && !(is_dir && mode & STICKY != 0) {
         Some(Foreign::Writable(mode & 0o7777))
     } else if !is_dir && links > 1 && daemon == 0 {
         Some(Foreign::Links(links))
@@ -281,5 +294,7 @@ mod tests {
         assert_eq!(foreign(0, 0o100_600, 2, 0), Some(Foreign::Links(2)));
         assert_eq!(foreign(7, 0o040_755, 9, 7), None, "a directory has a name in each that is in it");
         assert_eq!(foreign(7, 0o040_775, 2, 7), Some(Foreign::Writable(0o775)));
+        assert_eq!(foreign(7, 0o041_775, 2, 7), None, "what is in it is looked at by itself");
+        assert_eq!(foreign(8, 0o041_775, 2, 7), Some(Foreign::Owner(8)));
     }
 }

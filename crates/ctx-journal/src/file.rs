@@ -439,6 +439,8 @@ impl Journal for FileJournal {
                 Ok(entries) => entries,
                 // It went away while we looked.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                // Of a directory in which a user keeps what they like; it hides no other.
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => continue,
                 Err(error) => return Err(JournalError::Io { path: dir, action: "list", error }),
             };
             // A log's directory holds no further logs.

@@ -12,7 +12,7 @@ use std::fmt;
 
 use ctx_journal::{Entry, LogPath};
 use ctx_session::record::{Context, Scope, SessionMeta};
-use ctx_session::{Name, SessionId, Ulid};
+use ctx_session::{Name, Object, SessionId, Ulid};
 use serde_json::{Map, Value};
 
 /// The project of a session that nothing else is known of: that of the agents which ship with ctx.
@@ -21,6 +21,8 @@ const DEFAULT_PROJECT: &str = "default";
 pub const NOBODY: u32 = u32::MAX;
 /// What the first record of a session is called.
 const KIND: &str = "session_meta";
+/// The file name of a session's log.
+const EVENTS: &str = "events.jsonl";
 /// Ends the `app` of a first record that was made anew.
 const REPAIRED: &str = "(repaired)";
 /// Every key that a first record may have.
@@ -51,7 +53,7 @@ pub struct Place {
     /// None in a shared space, whose paths name no owner.
     owner: Option<u32>,
     space: Option<Name>,
-    agent: Name,
+    object: Object,
     pub dir_name: String,
     /// The name, if the directory is called as a session may be.
     name: Option<Name>,
@@ -63,10 +65,17 @@ impl Place {
     /// Nothing for logs that are no session's.
     pub fn of(log: &LogPath) -> Option<Place> {
         let parts: Vec<&str> = log.as_str().split('/').collect();
-        let [top, whose, "agent", agent, "session", dir_name, "events.jsonl"] = parts.as_slice() else {
-            return None;
+        let (top, whose, object, dir_name) = match parts.as_slice() {
+            [top, whose, "agent", agent, "session", dir_name, EVENTS] => {
+                (top, whose, Object::Agent(Name::new(agent).ok()?), dir_name)
+            }
+            [top, whose, "model", provider, model, "session", dir_name, EVENTS] => {
+                let (provider, model) =
+                    (Name::new(provider).ok()?, Name::new(model.strip_suffix(".d")?).ok()?);
+                (top, whose, Object::Model { provider, model }, dir_name)
+            }
+            _ => return None,
         };
-        let agent = Name::new(agent).ok()?;
         let (owner, space) = match *top {
             "home" => (Some(whose.parse().ok()?), None),
             "shared" => (None, Some(Name::new(whose).ok()?)),
@@ -77,7 +86,7 @@ impl Place {
             Some((_, Err(_))) | None => (*dir_name, None),
         };
         let name = Name::of_session(name).ok();
-        Some(Place { owner, space, agent, dir_name: (*dir_name).to_owned(), name, id })
+        Some(Place { owner, space, object, dir_name: (*dir_name).to_owned(), name, id })
     }
 
     /// The session was over when its directory got this name; also where the record that says so is lost.
@@ -94,22 +103,25 @@ impl Place {
         let called: Option<Ulid> = self.dir_name.parse().ok();
         let id = self.id.or(called.map(SessionId)).unwrap_or_else(|| {
             let owner = self.owner.unwrap_or_default();
-            SessionId(derived_id(&format!("{owner}/{}/{}", self.agent, self.dir_name)))
+            SessionId(derived_id(&format!("{owner}/{}/{}", self.object, self.dir_name)))
         });
-        let default = || Name::new(&id.to_string()).unwrap_or_else(|_| self.agent.clone());
+        let default = || Name::from(id);
         SessionMeta {
             session_id: id,
             name: self.name.clone().unwrap_or_else(default),
             scope: self.scope(),
             space: self.space.clone(),
             owner: self.owner.unwrap_or(NOBODY),
-            agent: Some(self.agent.clone()),
-            project: Name::new(DEFAULT_PROJECT).unwrap_or_else(|_| self.agent.clone()),
+            agent: self.object.agent().cloned(),
+            project: Name::new(DEFAULT_PROJECT).unwrap_or_else(|_| Name::from(id)),
             cwd: "/".to_owned(),
             dir: None,
             workspace: None,
             provider: None,
-            model: String::new(),
+            model: match &self.object {
+                Object::Agent(_) => String::new(),
+                Object::Model { .. } => self.object.to_string(),
+            },
             title: None,
             client: None,
             origin: None,
@@ -146,8 +158,12 @@ impl Place {
             differs("owner", meta.owner.to_string(), owner.to_string());
             meta.owner = owner;
         }
-        differs("agent", or_none(meta.agent.as_ref()), self.agent.to_string());
-        meta.agent = Some(self.agent.clone());
+        differs("agent", or_none(meta.agent.as_ref()), or_none(self.object.agent()));
+        meta.agent = self.object.agent().cloned();
+        if let Object::Model { .. } = &self.object {
+            differs("model", meta.model.clone(), self.object.to_string());
+            meta.model = self.object.to_string();
+        }
         if let Some(id) = self.id {
             differs("session_id", meta.session_id.to_string(), id.to_string());
             meta.session_id = id;

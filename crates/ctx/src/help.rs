@@ -43,6 +43,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Shells", &["term", "mcp", "shells", "watch", "cage"]),
     ("Files and repair", &["snapshots", "prune", "doctor", "repair", "reindex", "audit"]),
+    ("Objects", &["agent", "tool", "which", "cat", "set", "validate-name"]),
     ("Set-up", &["model", "mcp-server", "project", "space", "token", "config", "completions"]),
 ];
 

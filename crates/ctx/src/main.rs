@@ -17,6 +17,7 @@ mod index;
 mod issues;
 mod moment;
 mod notices;
+mod object;
 mod output;
 mod progress;
 mod question;
@@ -38,7 +39,11 @@ mod words;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::run() {
+    let done = match object::asked() {
+        Some(words) => object::run(words),
+        None => cli::run(),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -35,11 +35,12 @@ fn sources(dir: &std::path::Path, found: &mut Vec<(String, String)>) {
 }
 
 #[test]
-fn every_test_that_the_security_page_names_is_there() {
+fn every_test_that_the_pages_on_security_and_the_abi_name_is_there() {
     let root = xtask::root();
     let mut all = Vec::new();
     sources(&root.join("crates"), &mut all);
-    let page = std::fs::read_to_string(root.join("docs/security.md")).unwrap();
+    let read = |page: &str| std::fs::read_to_string(root.join(page)).unwrap();
+    let page = read("docs/security.md") + &read("docs/abi.md");
     let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(|word| word.contains("::")).collect();
     assert!(named.len() > 30, "{named:?}");
     let is_there = |name: &&&str| {
@@ -54,5 +55,8 @@ fn every_test_that_the_security_page_names_is_there() {
         })
     };
     let missing: Vec<&&str> = named.iter().filter(|name| !is_there(name)).collect();
-    assert!(missing.is_empty(), "docs/security.md names tests that are not there: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "docs/security.md or docs/abi.md names tests that are not there: {missing:?}"
+    );
 }

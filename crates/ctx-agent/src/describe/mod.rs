@@ -14,7 +14,8 @@ pub use crate::control::control_dir;
 use crate::control::mount::{Access, Links, Mount};
 use crate::control::policy::Policy;
 use crate::control::{ControlDir, ControlError, absolute_path, default_path, key_value, short};
-use crate::project::{Cage, Host, McpServer, PROJECT_FILE, Snapshot, Subagent, TOOLS, WORK};
+use crate::model::ModelId;
+use crate::project::{Cage, Host, McpServer, OWN, PROJECT_FILE, Snapshot, Subagent, TOOLS, WORK};
 
 /// The model of agents that name none: an alias that every root has.
 const DEFAULT_MODEL: &str = "main";
@@ -66,6 +67,8 @@ pub struct Settings {
     pub hosts: BTreeMap<Name, Host>,
     /// The texts of the prompts, by their path as the file has it.
     pub prompts: BTreeMap<String, String>,
+    /// A model by itself: what it wants called is told, and nothing is.
+    pub is_model: bool,
 }
 
 /// Reads the control files of an agent. The first bad one is reported with file, line and column.
@@ -144,8 +147,30 @@ pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlErro
             mcp: spec.mcp.clone(),
             hosts: spec.hosts.clone(),
             prompts: snapshot.prompts.clone(),
+            is_model: false,
         },
     })
+}
+
+/// A model by itself, for a session on its socket: it has no prompt, sees no files, and has no tools.
+pub fn describe_model(model: &ModelId) -> Description {
+    Description {
+        agent: model.model.clone(),
+        owner: None,
+        uid: None,
+        gid: None,
+        root: None,
+        cwd: DEFAULT_CWD.to_owned(),
+        env: Vec::new(),
+        path: Vec::new(),
+        mounts: Vec::new(),
+        model: model.to_string(),
+        policy: Policy::default(),
+        prompt: String::new(),
+        prompt_path: format!("model/{model}.d"),
+        project: default_project(),
+        settings: Settings { tools: Some(Vec::new()), is_model: true, ..Settings::default() },
+    }
 }
 
 /// The agents that have a control directory, in order of name.
@@ -204,9 +229,13 @@ fn tools(dir: &ControlDir) -> Result<Option<Vec<String>>, ControlError> {
     if dir.read("tools")?.is_none() {
         return Ok(None);
     }
-    let known = |text: &str| match TOOLS.contains(&text) {
+    let known = |text: &str| match TOOLS.contains(&text) || text == OWN {
         true => Ok(text.to_owned()),
-        false => Err(format!("there is no tool `{}`; the tools are {}", short(text), TOOLS.join(", "))),
+        false => Err(format!(
+            "there is no tool `{}`; the tools are {}, and {OWN} for those of the operator",
+            short(text),
+            TOOLS.join(", ")
+        )),
     };
     dir.items("tools", known).map(Some)
 }

@@ -89,7 +89,7 @@ fn control_files(setup: &Setup, id: &str) -> Vec<(&'static str, String)> {
         }
     };
     vec![
-        ("id", format!("{id}\n")),
+        ("id", format!("{}/{id}\n", setup.name)),
         ("driver", format!("{}\n", setup.name)),
         ("cap", cap),
         ("default", "# reasoning=low|medium|high, max_output=TOKENS\n".to_owned()),

@@ -164,7 +164,12 @@ impl Models {
 
     /// The identity behind a name for a user: as [`Models::resolve`], and every model of a provider that this user may ask.
     pub fn resolve_for(&self, text: &str, uid: u32) -> Result<ModelId, FindError> {
-        let Some((provider, id)) = text.split_once(['/', ':']) else { return self.resolve(text) };
+        let Some((provider, id)) = text.split_once(['/', ':']) else {
+            return match self.own_alias(text, uid)? {
+                Some(target) => self.resolve(&target),
+                None => self.resolve(text),
+            };
+        };
         if self.is_in_tree(text) {
             return self.resolve(text);
         }
@@ -172,7 +177,7 @@ impl Models {
             Some(setup) if !id.is_empty() => {
                 self.may_bring(&setup, id, uid)?;
                 let model = adopt::adopt(&self.root, &setup, id)?;
-                let other = self.control(&model)?.value("id", |text| Ok(text.to_owned()))?;
+                let other = self.control(&model)?.value("id", |text| Ok(native(text, provider)))?;
                 match other.filter(|other| other != id) {
                     Some(other) => Err(FindError::OtherId { name: model.to_string(), other: short(&other) }),
                     None => Ok(model),
@@ -183,6 +188,26 @@ impl Models {
             }
             Some(_) | None => self.resolve(text),
         }
+    }
+
+    /// What an alias of a user's own leads to: a link in `home/<uid>/model` to somewhere in `model/`. It comes before one of
+    /// the tree. The link is read and not followed, because the directory is theirs.
+    fn own_alias(&self, text: &str, uid: u32) -> Result<Option<String>, FindError> {
+        let Ok(alias) = Name::new(text) else { return Ok(None) };
+        let dir = self.root.join(format!("home/{uid}/model"));
+        let Ok(target) = std::fs::read_link(dir.join(alias.as_str())) else { return Ok(None) };
+        let mut path = PathBuf::new();
+        for component in dir.join(&target).components() {
+            match component {
+                Component::ParentDir => drop(path.pop()),
+                Component::CurDir => {}
+                other => path.push(other),
+            }
+        }
+        let inside = path.strip_prefix(self.root.join("model")).ok().and_then(Path::to_str);
+        let leaves =
+            || FindError::Leaves { name: alias.to_string(), target: short(&target.to_string_lossy()) };
+        inside.map(|inside| Some(inside.to_owned())).ok_or_else(leaves)
     }
 
     /// The tree is everybody's: another user brings in no more than some models, and none whose id is written otherwise than its
@@ -237,7 +262,7 @@ impl Models {
             "debug" => Ok(Arc::new(Debug::open(id, &self.root, &control, &self.limits)?)),
             other => match self.setup(other, uid).or_else(|| adopt::missing(other)) {
                 Some(setup) => {
-                    let native = control.value("id", |text| Ok(text.to_owned()))?;
+                    let native = control.value("id", |text| Ok(native(text, other)))?;
                     let native = native.unwrap_or_else(|| id.model.to_string());
                     Ok(Arc::new(Remote::new(setup, &native, wishes(&control)?, Arc::clone(&self.limits))))
                 }
@@ -295,6 +320,24 @@ impl Models {
         }
         Err(FindError::Circle { name: shown })
     }
+}
+
+/// The driver's own name for a model, as `id` has it: behind the driver's name, or alone.
+fn native(id: &str, driver: &str) -> String {
+    let behind = id.strip_prefix(driver).and_then(|rest| rest.strip_prefix('/'));
+    behind.unwrap_or(id).to_owned()
+}
+
+/// Reads the control files of a model as they are read on use. Whether its provider is set up is not asked.
+pub fn check_model(root: &Path, id: &ModelId, limits: &Limits) -> Result<(), FindError> {
+    let control = ControlDir::open(root, &format!("model/{id}.d"), limits.control_file_bytes)?;
+    let driver = control.value("driver", |text| Ok(text.to_owned()))?;
+    control.value("id", |text| Ok(text.to_owned()))?;
+    match driver.as_deref().unwrap_or(id.provider.as_str()) {
+        "debug" => drop(Debug::open(id, root, &control, limits)?),
+        _ => drop(wishes(&control)?),
+    }
+    Ok(())
 }
 
 /// What `default` and `limit` say of a provider's model.

@@ -24,7 +24,7 @@ pub use parse::{Parsed, PromptAt, as_json, parse};
 pub use plain::{PlainAgent, show_plain};
 pub use show::{Shown, directory_of, forget, show, shown_for};
 pub use spec::{
-    Cage, Git, Given, Host, McpServer, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS,
+    Cage, Git, Given, Host, McpServer, OWN, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS,
 };
 pub use yaml::At;
 

@@ -10,6 +10,9 @@ use ctx_session::project::Compaction;
 use ctx_session::record::Redact;
 use serde::{Deserialize, Serialize};
 
+/// In the `tools` of an agent: all of the session owner's own.
+pub const OWN: &str = "own";
+
 /// The tools that an agent can be given; those of MCP servers (`server.tool`) come besides.
 pub const TOOLS: &[&str] = &[
     "fs.read",

@@ -243,7 +243,7 @@ impl Desk {
         let model = open_model(&prepared.context.model, models, prepared.agent.owner)?;
         let settings = &prepared.agent.description.settings;
         let tools = with_servers(Tools::all().and(Dispatch::to(&settings.subagents)), job, &prepared).await;
-        let tools = tools.only(settings.tools.as_deref());
+        let tools = tools.and_own(&prepared.agent.own_tools).only(settings.tools.as_deref());
         let tools = match &job.subagent {
             Some(who) => {
                 let found = settings.subagents.iter().find(|(name, _)| name.as_str() == who.name);
@@ -269,7 +269,8 @@ impl Desk {
             shell: shell_of(job, &prepared),
             stop: job.stop.clone(),
         });
-        let mut messages = pack::pack(&step.messages);
+        let mut messages = prepared.earlier.clone();
+        messages.extend(pack::pack(&step.messages));
         let acted = pack::ends_with_results(&messages);
         let can_keep = tools.get(crate::tool::todo::TODO).is_ok();
         let reminder = pack::reminder(&step.todos, &messages).filter(|_| can_keep);
@@ -373,6 +374,10 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
         }
         let calls = settle::started(said.calls, port);
         settle_calls(&desk, &calls, job, models, port).await?;
+        // It was told what it wanted called; whoever asked it makes of that what they like.
+        if desk.settings().is_model {
+            return Ok(());
+        }
     }
 }
 

@@ -5,6 +5,7 @@ pub mod dispatch;
 pub mod fs;
 pub mod mcp;
 pub mod output;
+pub mod own;
 pub mod shell;
 pub mod terminal;
 pub mod todo;
@@ -28,6 +29,7 @@ use crate::control::policy::{Effects, Policy};
 use crate::mcp::McpServers;
 use crate::model::ToolSpec;
 use crate::model::calibrate::Calibration;
+use crate::project::OWN;
 use crate::redact::Redaction;
 use crate::shells::AgentShells;
 use crate::view::{View, ViewError};
@@ -40,6 +42,10 @@ pub trait Tool: Send + Sync {
     fn spec(&self) -> ToolSpec;
     fn name(&self) -> String {
         self.spec().name
+    }
+    /// Whether it is one of the session's owner.
+    fn is_own(&self) -> bool {
+        false
     }
     fn effects(&self) -> Effects;
     /// Whether a call may be made while others of the same answer are, unless they name the same `path`.
@@ -291,10 +297,11 @@ impl Tools {
         let Tools { tools, absent, .. } = &mut self;
         absent.retain(|(server, _)| names.is_none_or(|names| names.iter().any(|name| is_of(server, name))));
         tools.retain(|tool| {
-            let tool = tool.name();
+            let (tool, is_own) = (tool.name(), tool.is_own());
             let starts = |(server, _): &(Name, String)| tool == format!("{server}.start");
             names.is_none_or(|names| {
-                names.iter().any(|name| is_named(&tool, name)) || absent.iter().any(starts)
+                names.iter().any(|name| is_named(&tool, name) || (is_own && name == OWN))
+                    || absent.iter().any(starts)
             })
         });
         self

@@ -275,7 +275,7 @@ impl Tool for ShellInterrupt {
     }
 }
 
-fn shells(scope: &Scope) -> Result<&AgentShells, ToolError> {
+pub(super) fn shells(scope: &Scope) -> Result<&AgentShells, ToolError> {
     let shells = scope.services.shells.as_deref();
     shells.ok_or_else(|| ToolError::new(Code::Ehostdown, "this daemon has no shells for agents"))
 }
@@ -287,7 +287,7 @@ impl From<Refusal> for ToolError {
 }
 
 /// A result as the model reads it: what was printed, and one line on how it ended.
-fn shown(result: &ExecResult) -> Output {
+pub(super) fn shown(result: &ExecResult) -> Output {
     let mut text = String::new();
     let mut part = |head: &str, body: &str| {
         if !body.is_empty() {

@@ -398,7 +398,7 @@ fn a_model_of_a_provider_gets_its_place_in_the_tree() {
     assert_eq!(id.to_string(), "ollama/qwen3-8b");
     let file =
         |name: &str| std::fs::read_to_string(root.path().join("model/ollama/qwen3-8b.d").join(name)).unwrap();
-    assert_eq!((file("id").as_str(), file("driver").as_str()), ("qwen3:8b\n", "ollama\n"));
+    assert_eq!((file("id").as_str(), file("driver").as_str()), ("ollama/qwen3:8b\n", "ollama\n"));
     assert_eq!(models.resolve_for("ollama/qwen3-8b", 0).unwrap(), id, "as records name it");
     let other = models.resolve_for("ollama:qwen3/8b", 0).unwrap_err();
     assert!(other.to_string().contains("stands for `qwen3:8b` already"), "{other}");

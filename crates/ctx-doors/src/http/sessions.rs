@@ -8,7 +8,7 @@ use ctx_api::http::{Damage, List, NewSession, Posted, Session, SessionChange};
 use ctx_api::model;
 use ctx_engine::{Caller, Details, ListWish, Summary};
 use ctx_session::command::Change;
-use ctx_session::{Code, Missing, Name, Refusal, RunState, Scope, SessionId, StateName};
+use ctx_session::{Code, Missing, Name, Object, Refusal, RunState, Scope, SessionId, StateName};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use utoipa::IntoParams;
@@ -163,13 +163,14 @@ pub(super) async fn create(
         |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
     let issue = new.bound_issue.as_deref().map(|text| issue_in("bound_issue", text)).transpose()?;
     let new = ctx_engine::NewSession {
-        agent: name("agent", new.agent.as_deref().unwrap_or(&primary))?,
+        object: Object::Agent(name("agent", new.agent.as_deref().unwrap_or(&primary))?),
         project: Some(project),
         name: new.name.as_deref().map(own_name).transpose()?,
         scope,
         space: space(scope, new.space.as_deref())?,
         cwd: new.cwd,
         dir: new.dir,
+        earlier: Vec::new(),
         client: Some(CLIENT.to_owned()),
         key,
     };

@@ -11,8 +11,9 @@ use std::time::Duration;
 use ctx_api::socket::{DoneStatus, Frame};
 use ctx_engine::{Caller, Engine, Event, EventId, Follow, Hold, NewSession, Post};
 use ctx_session::image::IMAGE_BYTES_MAX;
+use ctx_session::object::Earlier;
 use ctx_session::record::{LimitHit, RunBody};
-use ctx_session::{Code, Name, Refusal, RunId, RunState, Scope, SessionId};
+use ctx_session::{Code, Object, Refusal, RunId, RunState, Scope, SessionId};
 use tokio::io::{AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -34,11 +35,11 @@ const ERRANDS: usize = 16;
 /// Frames that wait for a slow client; each is at most a frame long.
 const QUEUE: usize = 8;
 
-pub(super) async fn serve(stream: UnixStream, engine: Engine, agent: Name, stop: CancellationToken) {
+pub(super) async fn serve(stream: UnixStream, engine: Engine, object: Object, stop: CancellationToken) {
     let caller = match caller(&stream) {
         Ok(caller) => caller,
         Err(error) => {
-            tracing::warn!(%agent, %error, "a connection without peer credentials was closed");
+            tracing::warn!(%object, %error, "a connection without peer credentials was closed");
             return;
         }
     };
@@ -49,7 +50,7 @@ pub(super) async fn serve(stream: UnixStream, engine: Engine, agent: Name, stop:
     let writing = tokio::spawn(write(writer, queue, stall, gone.clone()));
     let client = Client {
         engine,
-        agent,
+        object,
         caller,
         out,
         stop,
@@ -106,7 +107,7 @@ type FollowingTable = Arc<Mutex<HashMap<Followed, CancellationToken>>>;
 
 struct Client {
     engine: Engine,
-    agent: Name,
+    object: Object,
     caller: Caller,
     out: mpsc::Sender<String>,
     /// The daemon stops.
@@ -197,6 +198,10 @@ impl Client {
 
     async fn on_send(&mut self, request: Send) -> Result<(), Refusal> {
         const TRIES: usize = 3;
+        if !request.earlier.is_empty() && !matches!(self.object, Object::Model { .. }) {
+            let message = "an agent is sent one message as `input`; only a model is sent several";
+            return Err(Refusal::invalid("messages", message));
+        }
         let post = Post {
             text: request.input,
             images: request.images,
@@ -207,7 +212,8 @@ impl Client {
             key: None,
         };
         for attempt in 1.. {
-            let id = self.find_or_create(&request.target, request.dir.as_deref(), &post).await?;
+            let id =
+                self.find_or_create(&request.target, request.dir.as_deref(), &request.earlier, &post).await?;
             if request.target.scope == Scope::Temp && !self.holds.contains_key(&id) {
                 self.holds.insert(id, self.engine.hold(id));
             }
@@ -236,27 +242,33 @@ impl Client {
             return Ok(Some(id));
         }
         let Target { session, scope, space } = target;
-        Ok(self.engine.named(self.caller, &self.agent, *scope, space.as_ref(), session))
+        Ok(self.engine.named(self.caller, &self.object, *scope, space.as_ref(), session))
     }
 
     async fn find_or_create(
         &self,
         target: &Target,
         dir: Option<&str>,
+        earlier: &[Earlier],
         post: &Post,
     ) -> Result<SessionId, Refusal> {
         if let Some(id) = self.find(target)? {
+            if !earlier.is_empty() {
+                let message = "this session has messages of its own; send `messages` with another name";
+                return Err(Refusal::invalid("messages", message));
+            }
             return Ok(id);
         }
-        self.engine.may_begin(self.caller, &self.agent, dir, post).await?;
+        self.engine.may_begin(self.caller, &self.object, dir, post).await?;
         let new = NewSession {
-            agent: self.agent.clone(),
+            object: self.object.clone(),
             project: None,
             name: Some(target.session.clone()),
             scope: target.scope,
             space: target.space.clone(),
             cwd: post.cwd.clone(),
             dir: dir.map(str::to_owned),
+            earlier: earlier.to_vec(),
             client: Some("socket".to_owned()),
             key: None,
         };
@@ -403,7 +415,7 @@ impl Client {
 #[derive(Debug, Clone, Copy)]
 struct Shows {
     after: Option<EventId>,
-    /// Not for a run that was over when it was asked for: its message says it all.
+    /// Deltas and what was used. Not for a run that was over when it was asked for: its message says it all.
     deltas: bool,
 }
 
@@ -455,6 +467,7 @@ impl Shown {
             return true;
         }
         let mut frames = frames::of_event(&self.named, event);
+        frames.retain(|(_, frame)| self.shows.deltas || !matches!(frame, Frame::Usage { .. }));
         if let Event::Record(record) = event {
             if let ctx_session::Body::Run(RunBody::Created(created)) = &record.body {
                 self.queued_run = Some(created.turn_id);

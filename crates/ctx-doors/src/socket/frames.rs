@@ -100,6 +100,7 @@ fn cut(frame: Frame, max: usize) -> Frame {
         // A reason is short.
         Frame::Start { .. }
         | Frame::Queued { .. }
+        | Frame::Usage { .. }
         | Frame::Paused { .. }
         | Frame::Done { .. }
         | Frame::Pong {} => frame,
@@ -138,23 +139,29 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         Body::Run(RunBody::Context(context)) => one(Frame::Start {
             id,
             run: context.turn_id.to_string(),
-            model: ctx_api::model::in_api(&context.model),
+            // As the tree has it, which this socket is part of.
+            model: context.model.clone(),
             session,
             session_id: named.id.to_string(),
         }),
         Body::Message(MessageBody::AssistantFinished(message)) if message.caller.is_some() => Vec::new(),
-        // A step that only called tools has said nothing.
-        Body::Message(MessageBody::AssistantFinished(message)) if message.text.is_empty() => Vec::new(),
-        Body::Message(MessageBody::AssistantFinished(message)) => one(Frame::Message {
-            id,
-            run: message.turn_id.to_string(),
-            session,
-            role: "assistant".to_owned(),
-            content: vec![Content::Text { text: message.text.clone() }],
-            truncated: false,
-            whole: None,
-            at_output_limit: message.finish_reason == FinishReason::Length,
-        }),
+        Body::Message(MessageBody::AssistantFinished(message)) => {
+            let run = message.turn_id.to_string();
+            // A step that only called tools has said nothing.
+            let said = (!message.text.is_empty()).then(|| Frame::Message {
+                id,
+                run: run.clone(),
+                session: session.clone(),
+                role: "assistant".to_owned(),
+                content: vec![Content::Text { text: message.text.clone() }],
+                truncated: false,
+                whole: None,
+                at_output_limit: message.finish_reason == FinishReason::Length,
+            });
+            let after = EventId { seq: record.seq, n: 1 };
+            let used = message.usage.map(|usage| Frame::Usage { id: after.to_string(), run, session, usage });
+            said.map(|frame| (at, frame)).into_iter().chain(used.map(|frame| (after, frame))).collect()
+        }
         Body::Tool(ToolBody::Started(tool)) => one(Frame::ToolCall {
             id,
             run: tool.turn_id.to_string(),

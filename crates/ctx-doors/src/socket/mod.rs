@@ -1,4 +1,4 @@
-//! The agent's socket: JSONL over `agent/<name>.sock`, the peer known by its credentials.
+//! The socket of an agent or a model: JSONL over `agent/<name>.sock` and `model/<provider>/<model>.sock`, the peer known by its credentials.
 //!
 //! `lines` reads requests, `frames` says what an event looks like on the wire, `connection` serves one client.
 //! A client that does not read holds up nobody: its frames wait in the session's ring or log, not in a queue of
@@ -11,7 +11,7 @@ mod request;
 
 use ctx_api::socket::Frame;
 use ctx_engine::Engine;
-use ctx_session::{Code, Name};
+use ctx_session::{Code, Object};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
@@ -19,12 +19,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::seats::Seats;
 
-/// Serves an agent's socket until `stop`; connections that are open then are closed.
-/// `seats` are those of each user, on the sockets of all agents together.
+/// Serves the socket of an agent or a model until `stop`; connections that are open then are closed.
+/// `seats` are those of each user, on the sockets of all of them together.
 pub async fn serve(
     listener: UnixListener,
     engine: Engine,
-    agent: Name,
+    object: Object,
     seats: Seats,
     stop: CancellationToken,
 ) {
@@ -38,7 +38,7 @@ pub async fn serve(
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Out of descriptors, most likely: wait for some to come back rather than spin.
-                tracing::warn!(%agent, %error, "a connection could not be accepted");
+                tracing::warn!(%object, %error, "a connection could not be accepted");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;
             }
@@ -48,9 +48,9 @@ pub async fn serve(
             clients.spawn(turn_away(stream));
             continue;
         };
-        let (engine, agent, stop) = (engine.clone(), agent.clone(), stop.clone());
+        let (engine, object, stop) = (engine.clone(), object.clone(), stop.clone());
         clients.spawn(async move {
-            connection::serve(stream, engine, agent, stop).await;
+            connection::serve(stream, engine, object, stop).await;
             drop(seat);
         });
     }

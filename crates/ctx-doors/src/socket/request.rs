@@ -1,9 +1,11 @@
 //! Parses a request line, or says what is wrong with it.
 
-use ctx_api::socket::Request;
+use ctx_api::socket::{NewMessage, Request};
 use ctx_engine::EventId;
 use ctx_session::command::RunWishes;
+use ctx_session::conversation::Role;
 use ctx_session::image::NewImage;
+use ctx_session::object::Earlier;
 use ctx_session::{Name, Refusal, RunId, Scope};
 
 use crate::parts;
@@ -22,6 +24,8 @@ pub(super) struct Send {
     pub target: Target,
     pub client_id: Option<String>,
     pub input: String,
+    /// What was said before, where the client says it all.
+    pub earlier: Vec<Earlier>,
     pub images: Vec<NewImage>,
     pub cwd: Option<String>,
     pub dir: Option<String>,
@@ -65,12 +69,21 @@ fn op(request: Request) -> Result<Op, Refusal> {
         Some("ping") => Ok(Op::Ping),
         Some("send") => {
             let target = target(&request)?;
-            let input = request.input.ok_or_else(|| Refusal::invalid("input", "send needs an `input`"))?;
+            let (input, earlier) = match (request.input, request.messages) {
+                (Some(input), None) => (input, Vec::new()),
+                (None, Some(messages)) if target.scope == Scope::Temp => last_and_earlier(messages)?,
+                (None, Some(_)) => {
+                    let message = "`messages` are for one answer; set `scope` to temp, or send one `input` after the other";
+                    return Err(Refusal::invalid("messages", message));
+                }
+                (Some(_), Some(_)) => return Err(Refusal::invalid("messages", "send `input` or `messages`")),
+                (None, None) => return Err(Refusal::invalid("input", "send needs an `input`")),
+            };
             let (input, images) = parts::read(input, request.parts)?;
             let (client_id, cwd, dir) = (request.id, request.cwd, request.dir);
             let model_override = request.model_override;
             let wishes = RunWishes { approvals: request.approvals, allow: request.allow, net: request.net };
-            Ok(Op::Send(Send { target, client_id, input, images, cwd, dir, model_override, wishes }))
+            Ok(Op::Send(Send { target, client_id, input, earlier, images, cwd, dir, model_override, wishes }))
         }
         Some("resume") => {
             let after = request.after.as_deref().map(str::parse::<EventId>).transpose();
@@ -90,6 +103,24 @@ fn op(request: Request) -> Result<Op, Refusal> {
             Err(Refusal::invalid("op", format!("unknown op `{shown}`; use send, resume, cancel or ping")))
         }
         None => Err(Refusal::invalid("op", "a request needs an `op`: send, resume, cancel or ping")),
+    }
+}
+
+/// A conversation as its client has it: the last message is the one that is answered.
+fn last_and_earlier(messages: Vec<NewMessage>) -> Result<(String, Vec<Earlier>), Refusal> {
+    let mut all = Vec::new();
+    for NewMessage { role, content } in messages {
+        let role = match role.as_str() {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "system" => Role::System,
+            _ => return Err(Refusal::invalid("messages", "a role must be user, assistant or system")),
+        };
+        all.push(Earlier { role, content: content.text() });
+    }
+    match all.pop() {
+        Some(Earlier { role: Role::User, content }) => Ok((content, all)),
+        Some(_) | None => Err(Refusal::invalid("messages", "the last message must be the user's")),
     }
 }
 
@@ -140,6 +171,16 @@ mod tests {
             ("\"send\"", None),
             (r#"{"op":"send","id":"a"}"#, echoed("a")),
             (r#"{"op":"send","id":"a","input":5}"#, echoed("a")),
+            (r#"{"op":"send","id":"a","messages":[{"role":"user","content":"x"}]}"#, echoed("a")),
+            (r#"{"op":"send","id":"a","scope":"temp","messages":[]}"#, echoed("a")),
+            (
+                r#"{"op":"send","id":"a","scope":"temp","messages":[{"role":"dog","content":"x"}]}"#,
+                echoed("a"),
+            ),
+            (
+                r#"{"op":"send","id":"a","scope":"temp","input":"x","messages":[{"role":"user","content":"x"}]}"#,
+                echoed("a"),
+            ),
             (r#"{"op":"send","id":7,"input":"x"}"#, None),
             (r#"{"op":"fly","id":"a"}"#, echoed("a")),
             (r#"{"id":"a"}"#, echoed("a")),

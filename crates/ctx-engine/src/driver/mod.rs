@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_session::command::{Admission, Partial, PostMessage, RunNet, RunWishes};
+use ctx_session::object::Earlier;
 use ctx_session::record::{Context, PromptRef};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::Known;
@@ -414,12 +415,12 @@ impl Driver {
         began_under: Option<Arc<Context>>,
     ) -> Result<Prepared, Refusal> {
         let core = self.core()?;
-        let agent = self.inner.working_agent(&core.session.meta);
-        let agent = agent.ok_or_else(|| Refusal::invalid("id", "this session has no agent"))?;
+        let object = self.inner.working_object(&core.session.meta);
+        let object = object.ok_or_else(|| Refusal::invalid("id", "this session has no agent"))?;
         let owner = core.session.meta.owner;
         let prompts = control::prompts_in_place(&core.session);
         let ask = Prepare {
-            agent,
+            object,
             owner,
             model_override,
             cwd: Some(cwd),
@@ -427,6 +428,7 @@ impl Driver {
             prompts: Vec::new(),
             wishes,
             recorded: None,
+            earlier: Earlier::of(&core.session.meta),
             place: Place::of(&core.session.meta),
         };
         let inner = self.inner.clone();
@@ -463,7 +465,7 @@ fn prepare(core: &mut Core, inner: &Inner, ask: Prepare, prompts: &[PromptRef]) 
     let meta = &core.session.meta;
     let is_imported = inner.is_another_agents(meta);
     let snapshot = match is_imported {
-        true => inner.snapshot_of_agent(meta, &ask.agent)?,
+        true => inner.snapshot_of_agent(meta, &ask.object)?,
         false => inner.snapshot_of(meta)?,
     };
     let prompts = core.read_prompts(prompts)?;

@@ -21,13 +21,14 @@ async fn ended(world: &World, name: &str, text: &str) -> SessionId {
 
 fn new(name: &str) -> NewSession {
     NewSession {
-        agent: Name::new("coder").unwrap(),
+        object: ctx_session::Object::Agent(Name::new("coder").unwrap()),
         project: None,
         name: Some(Name::of_session(name).unwrap()),
         scope: ctx_session::Scope::Private,
         space: None,
         cwd: None,
         dir: None,
+        earlier: Vec::new(),
         client: None,
         key: None,
     }

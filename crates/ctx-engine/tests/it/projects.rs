@@ -232,13 +232,14 @@ async fn an_invalid_project_refuses_new_sessions_and_shows_why() {
 
 fn session_of(agent: &str) -> NewSession {
     NewSession {
-        agent: name(agent),
+        object: ctx_session::Object::Agent(name(agent)),
         project: None,
         name: None,
         scope: Scope::Private,
         space: None,
         cwd: None,
         dir: None,
+        earlier: Vec::new(),
         client: None,
         key: None,
     }

@@ -119,13 +119,14 @@ impl World {
 
     pub async fn session(&self, name: &str) -> SessionId {
         let new = NewSession {
-            agent: Name::new("coder").unwrap(),
+            object: ctx_session::Object::Agent(Name::new("coder").unwrap()),
             project: None,
             name: Some(Name::of_session(name).unwrap()),
             scope: Scope::Private,
             space: None,
             cwd: None,
             dir: None,
+            earlier: Vec::new(),
             client: None,
             key: None,
         };

@@ -40,13 +40,15 @@ enum Phase {
 }
 
 /// Which restore it is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Order {
     pub id: Ulid,
     /// The snapshot that was taken before it.
     pub undo: Ulid,
     /// It waits for a record in the log of this session that names `id`.
     pub session: Option<Ulid>,
+    /// What it takes back, as the snapshot before it says from when the restore is written down.
+    pub undoes: Vec<Ulid>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +111,7 @@ pub(super) fn prepare<'a>(
         before.nodes.extend(was.clone().map(|node| (path.clone(), node)));
         want.nodes.extend(wanted.clone().map(|node| (path.clone(), node)));
     }
-    let Order { id, undo, session } = order;
+    let Order { id, undo, session, undoes } = order;
     let staged = staged_names(&plan, id);
     let head = Head {
         id,
@@ -122,10 +124,13 @@ pub(super) fn prepare<'a>(
     let mut prepared =
         Prepared { store, locked, files, journal: Journal { head, before, want }, plan, staged };
     if prepared.plan.steps.is_empty() {
+        undone(store, undo, undoes)?;
         return Ok(prepared);
     }
     prepared.journal.write(store)?;
-    let staged = stage(store, files, &prepared.plan, &prepared.staged).and_then(|()| {
+    // Not before: a restore that nobody knows of would count as done.
+    let marked = undone(store, undo, undoes);
+    let staged = marked.and_then(|()| stage(store, files, &prepared.plan, &prepared.staged)).and_then(|()| {
         prepared.journal.head.phase = Phase::Ready;
         prepared.journal.write(store)
     });
@@ -331,6 +336,13 @@ fn take_back(store: &Store, files: &dyn Files, head: &Head) -> Result<(), Snapsh
     }
     not_undone(store, head.undo)?;
     store.end_restore()
+}
+
+fn undone(store: &Store, undo: Ulid, undoes: Vec<Ulid>) -> Result<(), SnapshotError> {
+    if undoes.is_empty() {
+        return Ok(());
+    }
+    store.put_info(&Info { undoes, ..store.info(undo)? })
 }
 
 /// Nothing was taken back after all.

@@ -377,7 +377,7 @@ impl Workspace {
         ask.label = Some(format!("before the restore of {}", info.id));
         ask.keep = info.keep;
         let undo = self.keep(&now.tree, ask)?;
-        let order = Order { id: self.all.new_id(), undo: undo.id, session: None };
+        let order = Order { id: self.all.new_id(), undo: undo.id, session: None, undoes: Vec::new() };
         let report = prepare(&self.store, locked, &*self.files, plan, order)?.apply()?;
         Ok(Restored { report, undo })
     }
@@ -402,15 +402,17 @@ impl Workspace {
         &self,
         wishes: &Wishes,
         modes: &Tree,
-        ask: Ask,
+        mut ask: Ask,
         waits: bool,
     ) -> Result<(Prepared<'_>, Info), SnapshotError> {
         let locked = self.lock()?;
         let now = self.walked(&locked, modes.with_ignored, &wishes.keys().cloned().collect())?;
         let plan = plan(wishes, &now, modes);
         let session = ask.session.filter(|_| waits);
-        let undo = self.keep(&now.tree, ask)?;
-        let order = Order { id: self.all.new_id(), undo: undo.id, session };
+        let undoes = std::mem::take(&mut ask.undoes);
+        let mut undo = self.keep(&now.tree, ask)?;
+        undo.undoes.clone_from(&undoes);
+        let order = Order { id: self.all.new_id(), undo: undo.id, session, undoes };
         Ok((prepare(&self.store, locked, &*self.files, plan, order)?, undo))
     }
 }

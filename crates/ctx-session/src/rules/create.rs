@@ -1,5 +1,7 @@
 //! How a session begins.
 
+use serde_json::Value;
+
 use crate::command::{Answer, Decision};
 use crate::ids::SessionId;
 use crate::model_name::provider;
@@ -25,6 +27,7 @@ pub struct Create {
     /// What the project's file is at this moment, where one describes the agent.
     pub dsl: Option<Dsl>,
     pub client: Option<String>,
+    pub origin: Option<Value>,
     pub requested: Option<RequestKey>,
     pub app: String,
 }
@@ -56,7 +59,7 @@ pub fn create(create: Create) -> Decision {
         model: create.model,
         title: None,
         client: create.client,
-        origin: None,
+        origin: create.origin,
         forked_from: None,
         dsl_hash,
         dsl_snapshot,

@@ -205,6 +205,7 @@ pub fn new_session() -> Create {
         model: "debug/echo".to_owned(),
         dsl: None,
         client: Some("cli".to_owned()),
+        origin: None,
         requested: None,
         app: "ctx 0.1.0".to_owned(),
     }

@@ -243,6 +243,7 @@ impl Life {
             model: "debug/echo".to_owned(),
             dsl: None,
             client: Some("test".to_owned()),
+            origin: None,
             requested: None,
             app: "ctx test".to_owned(),
         });

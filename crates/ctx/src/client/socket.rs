@@ -1,11 +1,11 @@
-//! An agent's socket: a JSON line for every request and frame.
+//! The socket of an agent or a model: a JSON line for every request and frame.
 
 use std::io;
 use std::path::Path;
 
 use ctx_api::http::{List, Project, ProjectState};
 use ctx_api::socket::{Frame, Request};
-use ctx_session::{Code, Name};
+use ctx_session::{Code, Name, Object};
 use hyper::Method;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
@@ -28,8 +28,9 @@ pub struct Received {
 }
 
 impl AgentSocket {
-    pub async fn connect(root: &Root, agent: &Name) -> Result<AgentSocket, Failure> {
-        let path = root.path.join("agent").join(format!("{agent}.sock"));
+    pub async fn connect(root: &Root, with: &Object) -> Result<AgentSocket, Failure> {
+        let kind = if with.agent().is_some() { "agent" } else { "model" };
+        let path = root.path.join(kind).join(format!("{with}.sock"));
         let mut connected = connect(&path).await;
         if matches!(&connected, Err(error) if error.kind() == io::ErrorKind::NotFound) {
             // A daemon that is starting opens its API first and answers there when the agents' sockets are open too.
@@ -39,7 +40,10 @@ impl AgentSocket {
             }
         }
         let invalid = match &connected {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => invalid_project(root, agent).await,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match with {
+                Object::Agent(agent) => invalid_project(root, agent).await,
+                Object::Model { .. } => None,
+            },
             _ => None,
         };
         let stream = connected.map_err(|error| match error.kind() {
@@ -47,8 +51,8 @@ impl AgentSocket {
                 invalid.unwrap_or_else(|| cannot_connect(root, error))
             }
             io::ErrorKind::NotFound if root.is_up() => {
-                Failure::new(Code::Enoent, format!("no agent `{agent}`"))
-                    .hint(format!("the agents are described in {}", root.path.join("agent").display()))
+                Failure::new(Code::Enoent, format!("no {kind} `{with}`"))
+                    .hint(format!("what there is stands in {}", root.path.join(kind).display()))
             }
             _ => cannot_connect(root, error),
         })?;

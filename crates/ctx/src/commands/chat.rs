@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::FromArgMatches;
+use ctx_session::Code;
+
 use crate::chat::{self, Options};
 use crate::client::As;
 use crate::consent::Consent;
@@ -57,6 +60,15 @@ pub struct Args {
     /// Number of past messages to show first
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=1000))]
     tail: u16,
+}
+
+impl Args {
+    /// As they would be on the command line, for those who begin a chat otherwise.
+    pub fn of_words(words: &[&str]) -> Result<Args, Failure> {
+        let command = <Args as clap::Args>::augment_args(clap::Command::new("chat"));
+        let read = command.try_get_matches_from(words).and_then(|found| Args::from_arg_matches(&found));
+        read.map_err(|error| Failure::new(Code::Einval, error.to_string()))
+    }
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {

@@ -59,6 +59,7 @@ pub mod stop;
 pub mod term;
 pub mod todo;
 pub mod token;
+pub mod tree;
 pub mod undo;
 pub mod wait;
 pub mod watch;

@@ -9,7 +9,7 @@ mod meta;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use ctx_engine::paths::session_logs;
+use ctx_engine::paths::{LOGS, session_logs};
 use ctx_journal::repair::{Plan, RepairError, Repaired, Versions};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
 use ctx_session::record::{Decoded, SessionBody};
@@ -123,7 +123,9 @@ pub fn all_logs(journal: &dyn Journal, reader: &Reader) -> Result<Logs, Failure>
                     Place::Private { uid } => format!("home/{uid}"),
                     Place::Shared { space } => format!("shared/{space}"),
                 };
-                logs.look(journal, &format!("{whose}/agent/*/session"));
+                for pattern in LOGS {
+                    logs.look(journal, &format!("{whose}/{pattern}"));
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
 use ctx_api::socket::Request;
-use ctx_session::Code;
+use ctx_session::{Code, Object};
 
 use crate::client::{self, hand_over};
 use crate::consent::Consent;
@@ -83,7 +83,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let end = client::runtime()?.block_on(async {
         let mut show = Show::new(form, agent.as_str()).with_work();
         let mut interrupts = Interrupts::new()?;
-        Talk::new(root, agent.clone()).exchange(&request, wait, &mut show, &mut interrupts).await
+        Talk::new(root, Object::Agent(agent.clone()))
+            .exchange(&request, wait, &mut show, &mut interrupts)
+            .await
     })?;
     match end {
         End::Ok => Ok(()),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use ctx_api::socket::Request;
 use ctx_session::name::IMPORT_AGENTS;
-use ctx_session::{Code, Name};
+use ctx_session::{Code, Name, Object};
 
 use crate::consent::Consent;
 use crate::failure::Failure;
@@ -137,7 +137,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let end = client::runtime()?.block_on(async {
         let mut show = Show::new(form, agent.as_str());
         let mut interrupts = Interrupts::new()?;
-        let mut talk = Talk::new(root, agent.clone());
+        let mut talk = Talk::new(root, Object::Agent(agent.clone()));
         let end = talk.exchange(&request, wait, &mut show, &mut interrupts).await?;
         if let (End::Accepted, Some(run)) = (end, talk.last_run()) {
             show.data(run)?;

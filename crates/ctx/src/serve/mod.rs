@@ -1,6 +1,6 @@
 //! The daemon: locks the root, connects the parts, opens the doors, and shuts everything down.
 //!
-//! `owner` locks the root, `layout` takes an old one over, `tree` creates its files, `doors` opens the sockets, `listen` binds the TCP address, `imports` follows other agents' stores, `worker`
+//! `owner` locks the root, `layout` takes an old one over, `tree` creates its files, `doors` opens the sockets, `objects` those of agents and models, `listen` binds the TCP address, `imports` follows other agents' stores, `worker`
 //! connects the engine with the agents, `projects` with the directories of projects. Rules about sessions are not here.
 
 mod catalog;
@@ -12,6 +12,7 @@ mod log;
 mod mcp;
 mod memory;
 mod models;
+mod objects;
 mod owner;
 mod passwd;
 mod projects;

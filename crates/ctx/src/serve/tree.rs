@@ -5,6 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ctx_engine::Engine;
+use ctx_journal::Owner;
+use ctx_journal::access::Kind;
 use ctx_session::Code;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +26,36 @@ pub(super) fn prepare(root: &Path, workspace: Option<&Path>) -> Result<(), Failu
     }
     ctx_agent::prepare_root(root, workspace)
         .map_err(|error| Failure::new(Code::Eio, format!("the root cannot be prepared: {error}")))?;
+    prepare_home(root, Owner::own()).map_err(|error| cannot(&root.join("home"), error))?;
     link_binary(&root.join("bin/ctx"))
+}
+
+/// What a user keeps in the tree themselves: their tools, and links to models beside the daemon's own directories of
+/// models that have sessions. Made where it is missing.
+pub(super) fn prepare_home(root: &Path, user: Owner) -> std::io::Result<()> {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let home = root.join(format!("home/{}", user.uid));
+    let make = |path: &Path, mode: u32| match std::fs::DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true),
+    };
+    if make(&home, 0o700)? {
+        ctx_journal::access::let_read(std::fs::File::open(&home)?, Kind::Dir, user)?;
+    }
+    if user.uid == 0 {
+        // Root's cages run as another user, who passes through to the tools and can list nothing here.
+        std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o711))?;
+    }
+    let (tools, models) = (home.join("tool"), home.join("model"));
+    if make(&tools, 0o755)? && user != Owner::own() {
+        chown(&tools, Some(user.uid), Some(user.gid))?;
+    }
+    if make(&models, 0o755)? && user != Owner::own() {
+        let dir = std::fs::File::open(&models)?;
+        dir.set_permissions(std::fs::Permissions::from_mode(0o1700))?;
+        ctx_journal::access::let_write(dir, user)?;
+    }
+    Ok(())
 }
 
 /// Refuses a directory in which others could put things that the daemon believes.

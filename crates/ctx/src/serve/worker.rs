@@ -1,12 +1,14 @@
 //! The agents of a root behind the engine's port. What a run says to its session goes through [`RunPort`], which both
 //! sides know.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ctx_agent::mcp::{McpGround, McpServers};
+use ctx_agent::model::Turn;
 use ctx_agent::shells::{AgentShells, CageGround, ShellGround};
 use ctx_agent::tool::terminal::{Wanted, starter, uncaged};
 use ctx_agent::{Ask, BoxFuture, CageAsk, CageRules, Guard, Guarded, JobKind, Models, Place, Services};
@@ -16,10 +18,13 @@ use ctx_host::rights::{self, Rights, RightsError};
 use ctx_host::shell::HostConfig;
 use ctx_host::snapshot::runs::RunFiles;
 use ctx_host::terminal::{ASK, EndReason, FromHolder, Size, Terminals, speak};
+use ctx_journal::Owner;
 use ctx_session::command::{Outcome, RunNet};
+use ctx_session::conversation::Part;
+use ctx_session::object::Earlier;
 use ctx_session::port::{RunPort, TerminalStart};
 use ctx_session::record::{RunKind, TerminalEnd};
-use ctx_session::{Code, Limits, Refusal, SessionId, TerminalId};
+use ctx_session::{Code, Limits, Object, Refusal, SessionId, TerminalId};
 use tokio_util::sync::CancellationToken;
 
 use super::mcp::Servers;
@@ -41,6 +46,8 @@ pub(super) struct Agents {
     servers: Arc<Servers>,
     terminals: Arc<Terminals>,
     files: Arc<RunFiles>,
+    /// Users whose directories are there.
+    homes: Mutex<HashSet<u32>>,
 }
 
 impl Agents {
@@ -55,7 +62,22 @@ impl Agents {
         limits: Arc<Limits>,
         files: Arc<RunFiles>,
     ) -> Agents {
-        Agents { root: root.to_owned(), models, cages, limits, services, servers, terminals, files }
+        let (root, homes) = (root.to_owned(), Mutex::default());
+        Agents { root, models, cages, limits, services, servers, terminals, files, homes }
+    }
+}
+
+impl Agents {
+    /// The directories that a user keeps things in themselves, once for each.
+    fn make_home(&self, uid: u32) {
+        let mut made = ctx_journal::lock(&self.homes);
+        if !made.contains(&uid) {
+            let gid = passwd::user(uid).map_or(uid, |user| user.gid);
+            match super::tree::prepare_home(&self.root, Owner::user(uid, gid)) {
+                Ok(()) => drop(made.insert(uid)),
+                Err(error) => tracing::warn!(uid, %error, "the directories of a user could not be made"),
+            }
+        }
     }
 }
 
@@ -99,10 +121,15 @@ impl Worker for Agents {
     fn prepare(&self, ask: &Prepare) -> Result<Prepared, Refusal> {
         let snapshot = ask.snapshot.as_deref().map(projects::snapshot).transpose()?;
         let rights = Rights::of(ask.owner)?;
+        self.make_home(ask.owner);
         let (user_home, own_servers) = (user_home(ask.owner), self.servers.of(ask.owner));
+        let (object, earlier) = (&ask.object, &ask.earlier);
         let ask = Ask {
             root: &self.root,
-            agent: &ask.agent,
+            agent: match object {
+                Object::Agent(agent) => agent,
+                Object::Model { model, .. } => model,
+            },
             snapshot: snapshot.as_ref(),
             owner: ask.owner,
             rights: &rights,
@@ -129,7 +156,17 @@ impl Worker for Agents {
             },
             own_servers: &own_servers,
         };
-        let prepared = ctx_agent::prepare(&ask, &self.models)?;
+        let prepared = match object {
+            Object::Agent(_) => ctx_agent::prepare(&ask, &self.models)?,
+            Object::Model { .. } => {
+                let turn = |said: &Earlier| {
+                    let content = vec![Part::Text { text: said.content.clone() }];
+                    Turn { role: said.role, content }
+                };
+                let earlier = earlier.iter().map(turn).collect();
+                ctx_agent::prepare_model(&ask, &object.to_string(), earlier, &self.models)?
+            }
+        };
         Ok(Prepared {
             project: prepared.agent.description.project.clone(),
             context: prepared.context.clone(),

@@ -1,4 +1,4 @@
-//! Sends messages over an agent's socket and reads the run's frames. After a lost connection it resumes where it stopped.
+//! Sends messages over the socket of an agent or a model and reads the run's frames. After a lost connection it resumes where it stopped.
 //!
 //! `show` writes frames for a person or a program; `interrupt` is Ctrl-C: the first one cancels the run, the
 //! second one leaves.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use ctx_api::http::Posted;
 use ctx_api::socket::{DoneStatus, Frame, Request};
 use ctx_session::record::RunFinish;
-use ctx_session::{Code, IdSource, Name};
+use ctx_session::{Code, IdSource, Object};
 use hyper::Method;
 
 use crate::client::{AgentSocket, Api, LiveSocket};
@@ -49,10 +49,10 @@ pub enum Wait {
     ForAcceptance,
 }
 
-/// A conversation with one agent.
+/// A conversation with one agent or model.
 pub struct Talk<'a> {
     root: &'a Root,
-    agent: Name,
+    with: Object,
     socket: Option<AgentSocket>,
     last_run: Option<String>,
     /// Says how many runs there are, while a message waits for one to end.
@@ -89,8 +89,8 @@ enum Event {
 }
 
 impl<'a> Talk<'a> {
-    pub fn new(root: &'a Root, agent: Name) -> Talk<'a> {
-        Talk { root, agent, socket: None, last_run: None, counts: None }
+    pub fn new(root: &'a Root, with: Object) -> Talk<'a> {
+        Talk { root, with, socket: None, last_run: None, counts: None }
     }
 
     /// The run of the last message.
@@ -179,7 +179,7 @@ impl<'a> Talk<'a> {
 
     fn named(&self, seen: &Seen, request: &Request) -> String {
         let session = request.session.as_deref().or(seen.session_id.as_deref()).unwrap_or_default();
-        format!("{}/{session}", self.agent)
+        format!("{}/{session}", self.with)
     }
 
     /// Asks for a slot for the message that waits. Its frames come on the connection that it was sent on.
@@ -214,7 +214,7 @@ impl<'a> Talk<'a> {
         {
             return Ok(());
         }
-        let mut socket = AgentSocket::connect(self.root, &self.agent).await?;
+        let mut socket = AgentSocket::connect(self.root, &self.with).await?;
         // A connection that breaks at once is noticed by whoever reads from it.
         let _ = socket.send(request).await;
         self.socket = Some(socket);
@@ -254,7 +254,7 @@ impl<'a> Talk<'a> {
                 () = tokio::time::sleep(pause) => {}
                 () = interrupts.next() => return Ok(Some(End::Left)),
             }
-            match AgentSocket::connect(self.root, &self.agent).await {
+            match AgentSocket::connect(self.root, &self.with).await {
                 Ok(socket) => {
                     self.socket = Some(socket);
                     break;
@@ -340,6 +340,7 @@ fn take(
         Frame::Delta { .. }
         | Frame::Reasoning { .. }
         | Frame::Retrying { .. }
+        | Frame::Usage { .. }
         | Frame::Message { .. }
         | Frame::ToolCall { .. }
         | Frame::ToolResult { .. }
@@ -355,6 +356,7 @@ fn run_and_id(frame: &Frame) -> (Option<&str>, Option<&str>) {
         | Frame::Delta { id, run, .. }
         | Frame::Reasoning { id, run, .. }
         | Frame::Retrying { id, run, .. }
+        | Frame::Usage { id, run, .. }
         | Frame::Message { id, run, .. }
         | Frame::ToolCall { id, run, .. }
         | Frame::ToolResult { id, run, .. }

@@ -36,6 +36,8 @@ pub struct Show {
     in_reasoning: bool,
     /// `agent`, to name sessions by.
     agent: String,
+    /// The run that was shown to begin.
+    begun: Option<String>,
 }
 
 impl Show {
@@ -55,6 +57,7 @@ impl Show {
             at_line_start: true,
             in_reasoning: false,
             agent,
+            begun: None,
         }
     }
 
@@ -64,7 +67,15 @@ impl Show {
         Show { shows_work: true, ..self }
     }
 
+    /// The run that was shown to begin, if one was.
+    pub fn begun(&self) -> Option<&str> {
+        self.begun.as_deref()
+    }
+
     pub fn frame(&mut self, frame: &Frame, line: &str) -> Result<(), Failure> {
+        if let Frame::Start { run, .. } = frame {
+            self.begun = Some(run.clone());
+        }
         match self.form {
             Form::Json => {
                 writeln!(self.out, "{line}")?;
@@ -148,6 +159,7 @@ impl Show {
             Frame::Reasoning { text, .. } => self.reasoning(text),
             Frame::Done { status: DoneStatus::Ok | DoneStatus::Error, .. }
             | Frame::Start { .. }
+            | Frame::Usage { .. }
             | Frame::Pong {} => Ok(()),
         }
     }

@@ -83,7 +83,7 @@ fn a_queued_run_is_resumed_by_its_operator_when_a_place_is_free() {
     let frames = client.until_done();
     assert_eq!(
         kinds(&frames),
-        ["start", "delta", "delta", "message", "done"],
+        ["start", "delta", "delta", "message", "usage", "done"],
         "its frames follow on the same connection"
     );
     assert!(frames.iter().all(|frame| frame["run"] == queued["run"]));

@@ -114,7 +114,7 @@ fn after_a_restart_finished_messages_come_from_the_log() {
     let mut client = daemon.client();
     resume(&mut client, "default", Some(&frames[0]["id"]));
     let again = client.until_done();
-    assert_eq!(kinds(&again), ["message", "done"], "deltas were in memory alone");
+    assert_eq!(kinds(&again), ["message", "usage", "done"], "deltas were in memory alone");
     assert_eq!(again[0], frames[3], "the same event with the same id");
     client.expect_silence();
 }

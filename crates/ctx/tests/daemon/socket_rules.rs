@@ -21,10 +21,10 @@ fn a_message_is_started_streamed_finished_and_done() {
     let mut client = daemon.client();
     client.send("default", "m1", "good morning");
     let frames = client.until_done();
-    assert_eq!(kinds(&frames), ["start", "delta", "delta", "message", "done"]);
+    assert_eq!(kinds(&frames), ["start", "delta", "delta", "message", "usage", "done"]);
     assert_eq!(text_of(&frames), "good morning");
     assert_eq!(frames[3]["content"], json!([{"type": "text", "text": "good morning"}]));
-    assert_eq!(frames[0]["model"], "debug:echo");
+    assert_eq!(frames[0]["model"], "debug/echo");
     assert!(frames.iter().all(|frame| frame["session"] == "default" && frame["run"] == frames[0]["run"]));
     assert!(ids(&frames).is_sorted_by(|a, b| a < b), "{frames:?}");
 }

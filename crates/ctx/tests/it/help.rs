@@ -33,11 +33,13 @@ fn commands(overview: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_overview_has_six_groups_and_no_colours_in_a_pipe() {
+fn the_overview_has_seven_groups_and_no_colours_in_a_pipe() {
     let place = place();
     for flag in ["--help", "-h"] {
         let overview = place.ctx(&[flag]).ok();
-        for group in ["Start:", "Sessions:", "Control:", "Shells:", "Files and repair:", "Set-up:"] {
+        for group in
+            ["Start:", "Sessions:", "Control:", "Shells:", "Files and repair:", "Objects:", "Set-up:"]
+        {
             assert!(overview.lines().any(|line| line == group), "{flag}: no group {group}");
         }
         assert!(!overview.contains('\x1b'), "{flag}: {overview:?}");

@@ -19,5 +19,8 @@ pub use seen::Seen;
 pub use stat::FsStat;
 pub use write::FsWrite;
 
+/// What they are called.
+pub const NAMES: [&str; 6] = ["fs.read", "fs.list", "fs.stat", "fs.search", "fs.write", "fs.edit"];
+
 /// A larger file is read in windows, and not changed.
 const FILE_BYTES_MAX: u64 = 8 << 20;
