@@ -99,7 +99,7 @@ async fn an_object_of_its_own_has_its_own_parameters() {
 #[test]
 fn a_model_that_is_set_up_wrong_is_refused_with_its_file() {
     for (file, text, expected) in [
-        ("driver", "quantum\n", "model/debug/script.d/driver: no driver `quantum`"),
+        ("driver", "quantum\n", "model/debug/script.d/driver: no provider `quantum`"),
         (
             "id",
             "debug/dance\n",

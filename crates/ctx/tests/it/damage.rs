@@ -461,8 +461,11 @@ fn a_new_session_in_the_place_of_one_that_is_gone_is_found_under_its_own_id() {
                 (daemon.ctx(&["send", "--session", "default", text]).code == 0).then_some(())
             });
         }
-        let new = who(&daemon)["id"].clone();
-        assert_ne!(new, old);
+        // The old one is failed until it is purged.
+        let listed = json_lines(&daemon.ctx(&["ls", "--json"]).ok());
+        let of_state = |state: &str| listed.iter().find(|row| row["state"] == state).unwrap()["id"].clone();
+        let new = of_state("idle");
+        assert_eq!(of_state("failed"), old, "{listed:?}");
         finds(&daemon, "new", &["new one", "new two"]);
         finds(&daemon, "old", &[]);
         for hit in json_lines(&daemon.ctx(&["search", "--json", "new"]).ok()) {
@@ -472,6 +475,8 @@ fn a_new_session_in_the_place_of_one_that_is_gone_is_found_under_its_own_id() {
         daemon.start_again();
         finds(&daemon, "new", &["new one", "new two"]);
         finds(&daemon, "old", &[]);
+        assert!(daemon.ctx(&["doctor"]).stdout.contains(old.as_str().unwrap()), "it is told of");
+        daemon.ctx(&["purge", old.as_str().unwrap(), "--yes"]).ok();
         daemon.ctx(&["doctor"]).ok();
     }
 }

@@ -114,6 +114,8 @@ fn a_running_root_is_watched_found_and_copied_with_ordinary_programs() {
     tree.sh("rsync -a --exclude .state $R/ copy/").ok();
     let copied = tree.sh(&format!("cat copy/home/{}/agent/coder/session/kept/latest.md", own_uid())).ok();
     assert_eq!(copied.trim_end(), "hello");
-    let many = tree.sh("seq 5 | xargs -P3 -I{} $R/model/debug/echo --text 'n{}' | sort | tr '\\n' ' '").ok();
+    // Each answer comes in pieces, so what several print at once is put together by its own shell.
+    let echo = r#"echo \$($R/model/debug/echo --text n{})"#;
+    let many = tree.sh(&format!("seq 5 | xargs -P3 -I{{}} sh -c \"{echo}\" | sort | tr '\\n' ' '")).ok();
     assert_eq!(many, "n1 n2 n3 n4 n5 ");
 }
