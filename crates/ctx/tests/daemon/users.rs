@@ -97,6 +97,15 @@ fn another_users_session_and_run_are_eacces_and_do_not_exist_for_the_api() {
             let answer = daemon.api(method, &path);
             assert_eq!((answer.status, answer.code()), (404, "ENOENT"), "{method} {path}");
         }
+        for path in ["checkpoints".to_owned(), format!("checkpoints/{run}/rollback")] {
+            let asked = |id: &str| {
+                let answer =
+                    daemon.api_with("POST", &format!("/sessions/{id}/{path}"), &json!({ "files": true }));
+                (answer.status, answer.code().to_owned())
+            };
+            assert_eq!(asked(session), (404, "ENOENT".to_owned()), "{path}");
+            assert_eq!(asked(session), asked("01ARZ3NDEKTSV4RRFFQ69G5FAV"), "{path}");
+        }
         assert_eq!(daemon.api("GET", "/projects/default/sessions").ok()["items"], json!([]));
         assert_eq!(daemon.api("GET", "/status").ok()["sessions"], 0);
         // The same name is free for them.
