@@ -98,8 +98,11 @@ fn memory_and_start(root: &Path) {
 }
 
 fn whole_commands(root: &Path) {
-    let commands: [(&str, &[&str]); 3] =
-        [("ctx latest", &["latest"]), ("ctx ls", &["ls"]), ("ctx history | head", &["history"])];
+    let commands: [(&str, &[&str]); 3] = [
+        ("ctx latest", &["latest", "coder"]),
+        ("ctx ls", &["ls", "-A"]),
+        ("ctx history | head", &["history", "coder"]),
+    ];
     for (name, args) in commands {
         let (mut ours, mut beside) = (Vec::new(), Vec::new());
         for _ in 0..60 {

@@ -15,7 +15,14 @@ const ADDS_MAX: Duration = Duration::from_millis(10);
 fn main() -> Outcome<()> {
     let daemon = Daemon::fresh(&[]);
     let object = |path: &str| daemon.root.join(path).display().to_string();
-    let socket = UnixStream::connect(object("model/debug/echo.sock"))?;
+    // The sockets of models come after those of agents.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let socket = loop {
+        match UnixStream::connect(object("model/debug/echo.sock")) {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            connected => break connected?,
+        }
+    };
     let mut socket = BufReader::new(socket);
     let work = daemon.root.with_extension("work");
     std::fs::write(work.join("a.txt"), "a\n")?;
