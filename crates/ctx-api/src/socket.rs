@@ -194,6 +194,17 @@ pub enum Frame {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         caller: Option<String>,
     },
+    /// Something that the operator should know of and that stops nothing.
+    Notice {
+        id: String,
+        run: String,
+        session: String,
+        reason: String,
+        message: String,
+        /// The subagent that it is about; absent: the primary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        caller: Option<String>,
+    },
     Queued {
         id: String,
         run: String,

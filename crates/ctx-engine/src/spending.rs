@@ -161,13 +161,6 @@ impl Spending {
     }
 }
 
-/// Whether nothing has to be asked.
-pub(crate) fn is_unlimited(limits: &Limits) -> bool {
-    [limits.spend_session_usd, limits.spend_project_day_usd, limits.spend_operator_day_usd]
-        .iter()
-        .all(|limit| limit.nano == 0)
-}
-
 fn reached(key: &str, limit: Usd, spent: Usd, whose: &str) -> Failure {
     Failure {
         code: Code::Edquot,

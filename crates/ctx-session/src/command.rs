@@ -306,6 +306,11 @@ pub enum Progress {
     },
     /// A model call will be made again.
     Retrying(Retry),
+    /// Something that the operator should know of.
+    Noticed {
+        reason: String,
+        message: String,
+    },
     /// The tool calls of one answer, before any of them is made.
     ToolsStarted(Vec<StartedTool>),
     /// The same where one of them pauses the session: those behind it wait for the resume, also through a restart.
@@ -337,9 +342,36 @@ pub enum Progress {
     },
     /// The conversation was made shorter, or a way to do so is proposed: then the session is paused and the run over.
     Compacted(Box<Compaction>),
+    /// Several that follow each other and none of which rests on another: they are written at once.
+    Together(Vec<Progress>),
 }
 
 impl Progress {
+    /// One by itself, several together.
+    pub fn together(mut parts: Vec<Progress>) -> Progress {
+        match parts.pop() {
+            Some(only) if parts.is_empty() => only,
+            last => Progress::Together(parts.into_iter().chain(last).collect()),
+        }
+    }
+
+    /// Each of several; else it alone.
+    pub fn each(&self) -> &[Progress] {
+        match self {
+            Progress::Together(parts) => parts,
+            alone => std::slice::from_ref(alone),
+        }
+    }
+
+    /// Whether it ends a message, and which.
+    pub fn finishes(&self) -> Option<MessageId> {
+        let id = |part: &Progress| match part {
+            Progress::AssistantFinished { message_id, .. } => Some(*message_id),
+            _ => None,
+        };
+        self.each().iter().find_map(id)
+    }
+
     /// The tool calls that it is about, where they begin.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &StartedTool> {
         let (calls, behind): (&[StartedTool], &[StartedTool]) = match self {
@@ -349,12 +381,14 @@ impl Progress {
             | Progress::AssistantFinished { .. }
             | Progress::ReasoningFinished { .. }
             | Progress::Retrying(_)
+            | Progress::Noticed { .. }
             | Progress::ToolFinished(_)
             | Progress::ApprovalRequested { .. }
             | Progress::SubagentSpawned(_)
             | Progress::SubagentRunning { .. }
             | Progress::SubagentExited { .. }
-            | Progress::Compacted(_) => (&[], &[]),
+            | Progress::Compacted(_)
+            | Progress::Together(_) => (&[], &[]),
         };
         calls.iter().chain(behind)
     }

@@ -345,7 +345,7 @@ impl Control {
                 self.just_edited = None;
             }
             Body::Session(_)
-            | Body::Run(RunBody::QueuedDiscarded(_) | RunBody::Retrying(_))
+            | Body::Run(RunBody::QueuedDiscarded(_) | RunBody::Retrying(_) | RunBody::Noticed(_))
             | Body::Message(_)
             | Body::Tool(_)
             | Body::Terminal(_)

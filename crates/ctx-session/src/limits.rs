@@ -111,6 +111,15 @@ pub struct Limits {
     pub spend_operator_day_usd: Usd,
 }
 
+impl Limits {
+    /// Whether anything limits what model calls may cost.
+    pub fn spends_are_limited(&self) -> bool {
+        [self.spend_session_usd, self.spend_project_day_usd, self.spend_operator_day_usd]
+            .iter()
+            .any(|limit| limit.nano > 0)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {

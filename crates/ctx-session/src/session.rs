@@ -363,7 +363,7 @@ impl Session {
                     Failure { code: end.code, reason: end.reason.clone(), message: end.message.clone() };
                 self.end_run(end.turn_id, RunState::Failed(failure), record);
             }
-            RunBody::QueuedDiscarded(_) | RunBody::Retrying(_) => {}
+            RunBody::QueuedDiscarded(_) | RunBody::Retrying(_) | RunBody::Noticed(_) => {}
         }
     }
 

@@ -29,6 +29,11 @@ pub trait Model: Send + Sync {
     /// How many tokens one request and its answer may have; None: not known.
     fn window(&self) -> Option<u64>;
 
+    /// Whether what a call costs is known.
+    fn has_price(&self) -> bool {
+        true
+    }
+
     /// Begins an answer. An error here means that nothing was said yet.
     fn call(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Answer>, ModelError>>;
 }
@@ -128,7 +133,8 @@ pub enum ModelError {
     Unreachable { model: String, detail: String },
     /// A provider that may be there again in a moment: the call is made again.
     #[error(
-        "{model} cannot answer: {detail}; try again later, check that its provider is up, or choose another model"
+        "{model} cannot answer: {detail}; try again {}, check that its provider is up, or choose another model",
+        when(*retry_after).unwrap_or("later".to_owned())
     )]
     Unavailable { model: String, reason: &'static str, detail: String, retry_after: Option<Duration> },
     #[error("{model} has no key: {detail}; set it, or run `ctx model add`")]
@@ -147,7 +153,10 @@ pub enum ModelError {
     Refused { model: String, detail: String },
     #[error("{model} sent nothing for {} s ({what}); try again, or raise limits.{what}", after.as_secs())]
     Late { model: String, what: &'static str, after: Duration },
-    #[error("{model} is at its rate limit: {detail}; wait a little and send the message again")]
+    #[error(
+        "{model} is at its rate limit: {detail}; {}",
+        when(*retry_after).map_or("wait a little and send the message again".to_owned(), |when| format!("send the message again {when}"))
+    )]
     RateLimit {
         model: String,
         detail: String,
@@ -228,6 +237,12 @@ impl ModelError {
         }
         self
     }
+}
+
+/// When a provider wants to be asked again, if it says so.
+fn when(retry_after: Option<Duration>) -> Option<String> {
+    let seconds = retry_after?.as_millis().div_ceil(1_000);
+    Some(format!("in {seconds} s, as the provider asks"))
 }
 
 impl From<ModelError> for Failure {

@@ -18,6 +18,8 @@ pub(super) struct Said {
     pub calls: Vec<ToolCall>,
     /// What the provider counted, if it did.
     pub usage: Option<Usage>,
+    /// What is to be recorded of an answer with calls: it is written with the calls, at once.
+    pub unrecorded: Vec<Progress>,
 }
 
 impl Said {
@@ -93,7 +95,9 @@ fn backoff(error: &ModelError, attempt: u32, limits: &Limits) -> Option<Duration
     match error {
         ModelError::RateLimit { retry_after, .. } | ModelError::Unavailable { retry_after, .. } => {
             let doubled = limits.model_retry_ms.saturating_mul(1 << (attempt - 1).min(20));
-            Some(retry_after.unwrap_or(Duration::from_millis(doubled)).min(max))
+            let usual = Duration::from_millis(doubled).min(max);
+            // Who asks for a longer wait than ours would refuse again.
+            Some(retry_after.unwrap_or(usual)).filter(|wait| *wait <= max)
         }
         ModelError::Unreachable { .. }
         | ModelError::NoKey { .. }
@@ -169,6 +173,9 @@ impl<'a> Telling<'a> {
                 Heard::More => {}
                 Heard::End(finish) => return Ok(Ok(self.finish(finish).await?)),
                 Heard::Failed(error) => {
+                    if !self.said.calls.is_empty() {
+                        self.begin().await?;
+                    }
                     self.keep_reasoning().await?;
                     return Ok(Err(error));
                 }
@@ -195,7 +202,6 @@ impl<'a> Telling<'a> {
             Event::ToolCall(call) => {
                 self.calls_bytes =
                     self.calls_bytes.saturating_add(call.name.len() + call.input.to_string().len());
-                self.begin().await?;
                 self.said.calls.push(call);
                 if self.calls_bytes > self.answer_bytes_max {
                     let max = self.answer_bytes_max;
@@ -223,37 +229,47 @@ impl<'a> Telling<'a> {
         if kept.len() < text.len() { Ok(Heard::End(Finish::Length)) } else { Ok(Heard::More) }
     }
 
-    /// The message begins with the first thing that is said.
+    /// The message begins with the first thing that is shown. Calls are not, until the answer is whole.
     async fn begin(&mut self) -> Result<MessageId, Stopped> {
-        if let Some(message) = self.message {
-            return Ok(message);
+        let (message_id, begun) = self.begun();
+        if let Some(begun) = begun {
+            self.port.progress(begun).await?;
         }
-        let message_id = MessageId(self.port.new_id());
-        let (model, step) = (self.model.clone(), self.step);
-        self.port.progress(Progress::AssistantStarted { message_id, model, step }).await?;
-        self.message = Some(message_id);
         Ok(message_id)
     }
 
-    async fn finish(&mut self, finish: Finish) -> Result<Said, Stopped> {
-        if self.usage.is_some() {
-            // What was paid for is recorded, also when nothing was said.
-            self.begin().await?;
+    /// The message's id, and what is to be recorded of its beginning where that is not.
+    fn begun(&mut self) -> (MessageId, Option<Progress>) {
+        if let Some(message_id) = self.message {
+            return (message_id, None);
         }
-        self.keep_reasoning().await?;
+        let message_id = MessageId(self.port.new_id());
+        self.message = Some(message_id);
+        let (model, step) = (self.model.clone(), self.step);
+        (message_id, Some(Progress::AssistantStarted { message_id, model, step }))
+    }
+
+    async fn finish(&mut self, finish: Finish) -> Result<Said, Stopped> {
         let mut said = std::mem::take(&mut self.said);
         said.usage = self.usage;
-        // An answer that never began has nothing to record; the loop knows what to make of it.
-        if let Some(message_id) = self.message {
-            let finish_reason = match finish {
-                Finish::Stop | Finish::ToolCalls if !said.calls.is_empty() => FinishReason::ToolCalls,
-                Finish::ToolCalls => FinishReason::Stop,
-                Finish::Stop | Finish::Length => finish.reason(),
-            };
-            let (text, usage) = (said.text.clone(), self.usage);
-            self.port
-                .progress(Progress::AssistantFinished { message_id, text, finish_reason, usage })
-                .await?;
+        // What was paid for is recorded, also when nothing was said; an answer that never began has nothing to record, and the
+        // loop knows what to make of it.
+        if self.message.is_none() && said.usage.is_none() && said.calls.is_empty() {
+            return Ok(said);
+        }
+        let (message_id, begun) = self.begun();
+        let finish_reason = match finish {
+            Finish::Stop | Finish::ToolCalls if !said.calls.is_empty() => FinishReason::ToolCalls,
+            Finish::ToolCalls => FinishReason::Stop,
+            Finish::Stop | Finish::Length => finish.reason(),
+        };
+        let (text, usage) = (said.text.clone(), self.usage);
+        let finished = Progress::AssistantFinished { message_id, text, finish_reason, usage };
+        let all = begun.into_iter().chain(self.reasoned()).chain([finished]).collect();
+        if said.calls.is_empty() {
+            self.port.progress(Progress::together(all)).await?;
+        } else {
+            said.unrecorded = all;
         }
         Ok(said)
     }
@@ -268,12 +284,15 @@ impl<'a> Telling<'a> {
 
     /// Reasoning is kept also when the answer after it broke off.
     async fn keep_reasoning(&mut self) -> Result<(), Stopped> {
-        match self.message {
-            Some(message_id) if !self.reasoning.is_empty() => {
-                let text = std::mem::take(&mut self.reasoning);
-                self.port.progress(Progress::ReasoningFinished { message_id, text }).await
-            }
-            Some(_) | None => Ok(()),
+        match self.reasoned() {
+            Some(reasoned) => self.port.progress(reasoned).await,
+            None => Ok(()),
         }
+    }
+
+    fn reasoned(&mut self) -> Option<Progress> {
+        let message_id = self.message.filter(|_| !self.reasoning.is_empty())?;
+        let text = std::mem::take(&mut self.reasoning);
+        Some(Progress::ReasoningFinished { message_id, text })
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use ctx_host::cage::Cage;
-use ctx_session::command::Outcome;
+use ctx_session::command::{Outcome, Progress};
 use ctx_session::conversation::{Message, Part};
 use ctx_session::port::{RunPort, Step, Stopped};
 use ctx_session::project::Strategy;
@@ -324,13 +324,14 @@ impl Desk {
 async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), End> {
     // What a step has tried already: to make room before the call, and after the provider said it does not fit.
     let (mut made_room, mut overflowed) = (false, false);
+    let mut noticed = false;
     loop {
         let mut desk = Desk::set(job, models, port).await?;
         subagent::check_memory(job, &desk.scope)?;
         // The log counts the steps: a pause or a restart gives a run no more of them.
         let step = desk.step.steps.saturating_add(1);
         if !desk.step.pending.is_empty() {
-            settle_calls(&desk, &desk.step.pending, job, models, port).await?;
+            settle_calls(&desk, Vec::new(), &desk.step.pending, job, models, port).await?;
             continue;
         }
         let own = desk.settings().max_steps;
@@ -340,6 +341,10 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
         }
         if let Err(failure) = port.may_spend().await? {
             return Err(End::Failed(failure));
+        }
+        if step == 1 && !noticed && !desk.model.has_price() && job.limits.spends_are_limited() {
+            noticed = true;
+            port.progress(no_price(&desk.request.model)).await?;
         }
         if !made_room && shorten::is_due(&desk) {
             let trigger = CompactionTrigger::ThresholdCrossed;
@@ -373,7 +378,7 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
             return Ok(());
         }
         let calls = settle::started(said.calls, port);
-        settle_calls(&desk, &calls, job, models, port).await?;
+        settle_calls(&desk, said.unrecorded, &calls, job, models, port).await?;
         // It was told what it wanted called; whoever asked it makes of that what they like.
         if desk.settings().is_model {
             return Ok(());
@@ -383,6 +388,7 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
 
 async fn settle_calls(
     desk: &Desk,
+    unrecorded: Vec<Progress>,
     calls: &[ctx_session::command::StartedTool],
     job: &Job,
     models: &Models,
@@ -390,7 +396,15 @@ async fn settle_calls(
 ) -> Result<(), End> {
     let agent = &*desk.prepared.agent;
     let dispatcher = Dispatcher { job, models, agent };
-    settle::settle(calls, &desk.tools, &desk.scope, &dispatcher, port).await
+    settle::settle(unrecorded, calls, &desk.tools, &desk.scope, &dispatcher, port).await
+}
+
+/// What it costs is counted as nothing, so no limit of spending is ever reached with it.
+fn no_price(model: &str) -> Progress {
+    Progress::Noticed {
+        reason: "no_price".to_owned(),
+        message: format!("the price of {model} is not known: what it costs counts for no spend limit"),
+    }
 }
 
 /// A prompt edit cannot take a subagent away; only a damaged snapshot can.

@@ -29,9 +29,10 @@ use crate::tool::output::OUTPUT_READ;
 use crate::tool::shell::SHELL_EXEC;
 use crate::tool::{NOBODY_TO_ASK, Output, Plan, PlanHost, Scope, Tool, ToolError, Tools, Work};
 
-/// Settles the calls of one answer. All of them are recorded as started first: they belong to one message. Those behind
-/// a checkpoint begin after it.
+/// Settles the calls of one answer. All of them are recorded as started first, with what is still to be recorded of the
+/// answer: they belong to one message. Those behind a checkpoint begin after it.
 pub(super) async fn settle(
+    mut unrecorded: Vec<Progress>,
     calls: &[StartedTool],
     tools: &Tools,
     scope: &Arc<Scope>,
@@ -54,7 +55,8 @@ pub(super) async fn settle(
             [] => Progress::ToolsStarted(shown(now)),
             [_, ..] => Progress::ToolsStartedUpTo { calls: shown(now), behind: shown(behind) },
         };
-        port.progress(begun).await?;
+        unrecorded.push(begun);
+        port.progress(Progress::together(std::mem::take(&mut unrecorded))).await?;
         let desk = Desk { tools, scope, dispatcher, port };
         match are_apart(now, tools, scope) {
             true => desk.make_side_by_side(now).await?,

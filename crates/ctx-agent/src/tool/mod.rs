@@ -11,7 +11,7 @@ pub mod terminal;
 pub mod todo;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ctx_host::terminal::Terminals;
@@ -233,6 +233,58 @@ impl From<ViewError> for ToolError {
     }
 }
 
+/// A tool of ours with what it says of itself, which is asked for many times at every step.
+struct Ours {
+    spec: ToolSpec,
+    tool: Box<dyn Tool>,
+}
+
+impl Tool for Ours {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn name(&self) -> String {
+        self.spec.name.clone()
+    }
+
+    fn effects(&self) -> Effects {
+        self.tool.effects()
+    }
+
+    fn stands_beside_others(&self) -> bool {
+        self.tool.stands_beside_others()
+    }
+
+    fn plan(&self, input: Value, scope: &Arc<Scope>) -> Result<Plan, ToolError> {
+        self.tool.plan(input, scope)
+    }
+}
+
+static OURS: LazyLock<Vec<Arc<dyn Tool>>> = LazyLock::new(|| {
+    let all: [Box<dyn Tool>; 17] = [
+        Box::new(fs::FsRead),
+        Box::new(fs::FsList),
+        Box::new(fs::FsStat),
+        Box::new(fs::FsSearch),
+        Box::new(fs::FsWrite),
+        Box::new(fs::FsEdit),
+        Box::new(shell::ShellExec),
+        Box::new(shell::ShellOutput),
+        Box::new(shell::ShellInterrupt),
+        Box::new(terminal::TerminalOpen),
+        Box::new(terminal::TerminalWrite),
+        Box::new(terminal::TerminalRead),
+        Box::new(terminal::TerminalClose),
+        Box::new(output::OutputRead),
+        Box::new(checkpoint::Checkpoint),
+        Box::new(todo::Todo),
+        Box::new(todo::Issue),
+    ];
+    let ours = |tool: Box<dyn Tool>| -> Arc<dyn Tool> { Arc::new(Ours { spec: tool.spec(), tool }) };
+    all.into_iter().map(ours).collect()
+});
+
 /// The tools of an agent.
 pub struct Tools {
     tools: Vec<Arc<dyn Tool>>,
@@ -245,29 +297,7 @@ pub struct Tools {
 impl Tools {
     /// The tools that an agent can have.
     pub fn all() -> Tools {
-        Tools {
-            tools: vec![
-                Arc::new(fs::FsRead),
-                Arc::new(fs::FsList),
-                Arc::new(fs::FsStat),
-                Arc::new(fs::FsSearch),
-                Arc::new(fs::FsWrite),
-                Arc::new(fs::FsEdit),
-                Arc::new(shell::ShellExec),
-                Arc::new(shell::ShellOutput),
-                Arc::new(shell::ShellInterrupt),
-                Arc::new(terminal::TerminalOpen),
-                Arc::new(terminal::TerminalWrite),
-                Arc::new(terminal::TerminalRead),
-                Arc::new(terminal::TerminalClose),
-                Arc::new(output::OutputRead),
-                Arc::new(checkpoint::Checkpoint),
-                Arc::new(todo::Todo),
-                Arc::new(todo::Issue),
-            ],
-            withheld: &[],
-            absent: Vec::new(),
-        }
+        Tools { tools: OURS.clone(), withheld: &[], absent: Vec::new() }
     }
 
     /// And this one, if there is one.

@@ -312,10 +312,12 @@ impl Log {
             Progress::AssistantFinished { .. }
             | Progress::ReasoningFinished { .. }
             | Progress::Retrying(_)
+            | Progress::Noticed { .. }
             | Progress::SubagentSpawned(_)
             | Progress::SubagentRunning { .. }
             | Progress::SubagentExited { .. }
             | Progress::ApprovalRequested { .. } => {}
+            Progress::Together(parts) => parts.iter().for_each(|part| self.follow(part)),
         }
     }
 
@@ -347,6 +349,7 @@ impl Log {
                 let Retry { code, attempt, attempts_max, wait_ms, .. } = retry;
                 format!("retries {code} after attempt {attempt} of {attempts_max} in {wait_ms} ms")
             }
+            Progress::Noticed { reason, message } => format!("notices {reason}: {message}"),
             Progress::ToolsStarted(calls) => self.show_calls(calls, "calls"),
             Progress::ToolsStartedUpTo { calls, behind } => {
                 self.show_calls(calls, "calls") + "\n" + &self.show_calls(behind, "will call")
@@ -358,6 +361,9 @@ impl Log {
                 let summary = made.summary.map(|text| format!(" to {text:?}")).unwrap_or_default();
                 let count = made.superseded_message_ids.len();
                 format!("{what} {count} by {how} for {why:?}{summary}{fallback}")
+            }
+            Progress::Together(parts) => {
+                parts.into_iter().map(|part| self.show(part)).collect::<Vec<_>>().join("\n")
             }
             Progress::ApprovalRequested { .. } => unreachable!("approvals are asked for on their own"),
             Progress::SubagentSpawned(_)

@@ -71,6 +71,9 @@ fn cut(frame: Frame, max: usize) -> Frame {
             let (subject, diff) = (subject.map(shorten), diff.map(shorten));
             Frame::Approval { id, run, session, session_id, approval, call, tool, subject, diff }
         }
+        Frame::Notice { id, run, session, reason, message, caller } => {
+            Frame::Notice { id, run, session, reason, message: shorten(message), caller }
+        }
         Frame::Retrying {
             id,
             run,
@@ -214,6 +217,14 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             attempts_max: retry.attempts_max,
             wait_ms: retry.wait_ms,
             caller: retry.caller.as_ref().map(|caller| caller.name.clone()),
+        }),
+        Body::Run(RunBody::Noticed(noticed)) => one(Frame::Notice {
+            id,
+            run: noticed.turn_id.to_string(),
+            session,
+            reason: noticed.reason.clone(),
+            message: noticed.message.clone(),
+            caller: noticed.caller.as_ref().map(|caller| caller.name.clone()),
         }),
         Body::Run(RunBody::Finished(end)) => one(Frame::Done {
             id: Some(id),

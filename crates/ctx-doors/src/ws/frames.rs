@@ -158,7 +158,7 @@ fn of_run(body: &RunBody) -> Value {
         RunBody::Context(context) => {
             json!({ "run_id": context.turn_id, "model": model::in_api(&context.model), "cwd": context.cwd })
         }
-        RunBody::Retrying(_) => own_fields(body),
+        RunBody::Retrying(_) | RunBody::Noticed(_) => own_fields(body),
         RunBody::Created(run) => {
             json!({ "run_id": run.turn_id, "kind": run.kind, "continues": run.continues })
         }

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::{Driver, Mail, Ready};
 use crate::core::Core;
 use crate::projects::Bound;
-use crate::spending::{Spender, is_unlimited};
+use crate::spending::Spender;
 use ctx_session::port::{Step, Stopped};
 
 type Answered<T> = oneshot::Sender<Result<T, Stopped>>;
@@ -424,7 +424,7 @@ impl Driver {
             let _ = reply.send(Err(Stopped));
             return;
         };
-        if is_unlimited(&self.inner.limits) {
+        if !self.inner.limits.spends_are_limited() {
             let _ = reply.send(Ok(Ok(())));
             return;
         }

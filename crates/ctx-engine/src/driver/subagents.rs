@@ -126,18 +126,22 @@ impl Driver {
             let _ = reply.send(Err(Stopped));
             return;
         }
-        let finishes = matches!(progress, Progress::AssistantFinished { .. });
+        let finishes = progress.finishes().is_some();
         let settles_tool = matches!(progress, Progress::ToolFinished { .. });
-        let again = progress.clone();
-        match self.perform_now(Command::Progress { run, caller: Some(id), progress }).await {
-            Ok(Answer::Held) => {
-                self.park(Mail::Progress { run, caller: Some(id), progress: again, reply });
+        // What is held is the last of several; the others are in the log then.
+        let last = progress.each().last().cloned();
+        let performed = self.perform_now(Command::Progress { run, caller: Some(id), progress }).await;
+        if let (Ok(Answer::Held | Answer::Done), Some(at_work)) = (&performed, self.loop_of(id))
+            && finishes
+        {
+            at_work.partial = None;
+        }
+        match (performed, last) {
+            (Ok(Answer::Held), Some(progress)) => {
+                self.park(Mail::Progress { run, caller: Some(id), progress, reply });
             }
-            Ok(Answer::Ignored) => drop(reply.send(Err(Stopped))),
-            Ok(_) => {
-                if let Some(at_work) = self.loop_of(id).filter(|_| finishes) {
-                    at_work.partial = None;
-                }
+            (Ok(Answer::Ignored), _) => drop(reply.send(Err(Stopped))),
+            (Ok(_), _) => {
                 // The next tool waits for the resume.
                 match self.work.as_mut().filter(|_| settles_tool) {
                     Some(work) if self.core.as_ref().is_some_and(super::control::is_paused) => {
@@ -146,7 +150,7 @@ impl Driver {
                     Some(_) | None => drop(reply.send(Ok(()))),
                 }
             }
-            Err(refusal) => {
+            (Err(refusal), _) => {
                 self.stop_for_storage(&refusal).await;
                 let _ = reply.send(Err(Stopped));
             }

@@ -205,20 +205,7 @@ impl Driver {
             let _ = reply.send(Err(Stopped));
             return;
         }
-        let (finished, settles_tool) = match &progress {
-            Progress::AssistantFinished { message_id, .. } => (Some(*message_id), false),
-            Progress::ToolFinished(_) => (None, true),
-            Progress::AssistantStarted { .. }
-            | Progress::ReasoningFinished { .. }
-            | Progress::Retrying(_)
-            | Progress::ToolsStarted(_)
-            | Progress::ToolsStartedUpTo { .. }
-            | Progress::ApprovalRequested { .. }
-            | Progress::SubagentSpawned(_)
-            | Progress::SubagentRunning { .. }
-            | Progress::SubagentExited { .. }
-            | Progress::Compacted(_) => (None, false),
-        };
+        let (finished, settles_tool) = (progress.finishes(), matches!(progress, Progress::ToolFinished(_)));
         match self.perform_now(Command::Progress { run, caller: None, progress }).await {
             Ok(Answer::Ignored) => {
                 let _ = reply.send(Err(Stopped));

@@ -93,6 +93,7 @@ event_names! {
         RunContext = "run.context",
         RunStep = "run.step",
         RunRetrying = "run.retrying",
+        RunNoticed = "run.noticed",
         RunReasoning = "run.reasoning",
         SubagentRunning = "subagent.running",
         ToolPending = "tool.pending",

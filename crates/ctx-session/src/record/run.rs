@@ -188,6 +188,16 @@ pub struct Retrying {
     pub caller: Option<Caller>,
 }
 
+/// Something that the operator should know of and that stops nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noticed {
+    pub turn_id: RunId,
+    pub reason: String,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
+}
+
 /// Why an assistant message ended where it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -158,6 +158,7 @@ record_table! {
         Created(RunCreated) = "run_created" 1 Nothing [RunCreated];
         Context(Box<Context>) = "context" 1 Nothing [RunContext];
         Retrying(Retrying) = "retrying" 1 Nothing [RunRetrying];
+        Noticed(Noticed) = "noticed" 1 Nothing [RunNoticed];
         Finished(RunFinished) = "run_finished" 1 Nothing [RunCompleted];
         Cancelled(Cancelled) = "cancelled" 1 Nothing [RunCancelled, RunCompleted];
         Failed(Failed) = "failed" 1 Nothing [RunCompleted];
@@ -247,6 +248,7 @@ impl Body {
                 RunBody::Context(context) => context.turn_id,
                 RunBody::Created(created) => created.turn_id,
                 RunBody::Retrying(retry) => retry.turn_id,
+                RunBody::Noticed(noticed) => noticed.turn_id,
                 RunBody::Finished(end) => end.turn_id,
                 RunBody::Cancelled(end) => end.turn_id,
                 RunBody::Failed(end) => end.turn_id,
@@ -301,6 +303,7 @@ impl Body {
             Body::Approval(ApprovalBody::Requested(asked)) => asked.caller.as_ref(),
             Body::Terminal(TerminalBody::Opened(opened)) => opened.caller.as_ref(),
             Body::Run(RunBody::Retrying(retry)) => retry.caller.as_ref(),
+            Body::Run(RunBody::Noticed(noticed)) => noticed.caller.as_ref(),
             Body::Session(_)
             | Body::Run(_)
             | Body::Subagent(_)

@@ -66,7 +66,9 @@ pub fn may_import(body: &Body) -> bool {
     match body {
         Body::Message(MessageBody::Pinned(_)) | Body::Tool(ToolBody::Pending(_)) => false,
         Body::Message(_) | Body::Tool(_) => true,
-        Body::Run(RunBody::Context(_) | RunBody::QueuedDiscarded(_) | RunBody::Retrying(_)) => false,
+        Body::Run(
+            RunBody::Context(_) | RunBody::QueuedDiscarded(_) | RunBody::Retrying(_) | RunBody::Noticed(_),
+        ) => false,
         Body::Run(_) => true,
         Body::Compaction(CompactionBody::Recorded(made)) => !made.proposed,
         Body::Compaction(_)

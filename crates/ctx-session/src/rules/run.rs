@@ -12,7 +12,7 @@ use crate::ids::{RunId, SubagentId};
 use crate::port::Retry;
 use crate::record::{
     ApprovalBody, ApprovalRequested, AssistantFinished, AssistantStarted, Body, Caller, CancelReason,
-    Cancelled, ExitCause, Failed, FinishReason, MessageBody, ReasoningFinished, Retrying, RunBody,
+    Cancelled, ExitCause, Failed, FinishReason, MessageBody, Noticed, ReasoningFinished, Retrying, RunBody,
     RunFinished, StateName, ToolBody, ToolPending, ToolStarted, Trigger,
 };
 use crate::session::{Run, RunState, Session, State};
@@ -80,6 +80,9 @@ pub(super) fn progress(
             let retry = Retrying { turn_id, code, reason, message, attempt, attempts_max, wait_ms, caller };
             done(vec![Body::Run(RunBody::Retrying(retry))])
         }
+        (Progress::Noticed { reason, message }, _) => {
+            done(vec![Body::Run(RunBody::Noticed(Noticed { turn_id: run, reason, message, caller }))])
+        }
         // A subagent's loop stays where it is through a pause, and says it again when the session goes on.
         (Progress::ToolsStarted(_) | Progress::ToolsStartedUpTo { .. }, true) if caller.is_some() => {
             Ok(answer(Answer::Held))
@@ -134,7 +137,28 @@ pub(super) fn progress(
             Some(run) => compaction::compacted(session, run, &compaction, given),
             None => Ok(answer(Answer::Ignored)),
         },
+        (Progress::Together(parts), _) => {
+            together(session, run, caller.map(|of| of.invocation_id), &parts, given)
+        }
     }
+}
+
+/// None of them rests on another, so each is decided as the session is now. The last one's answer is that to all.
+fn together(
+    session: &Session,
+    run: RunId,
+    caller: Option<SubagentId>,
+    parts: &[Progress],
+    given: &mut Given<'_>,
+) -> Result<Decision, Refusal> {
+    let mut all = answer(Answer::Done);
+    for part in parts {
+        let one = progress(session, run, caller, part, given)?;
+        all.records.extend(one.records);
+        all.effects.extend(one.effects);
+        all.answer = one.answer;
+    }
+    Ok(all)
 }
 
 /// Calls of a paused run start when it is resumed.
@@ -203,10 +227,12 @@ fn check_tool(session: &Session, progress: &Progress) -> Result<(), Refusal> {
         | Progress::AssistantFinished { .. }
         | Progress::ReasoningFinished { .. }
         | Progress::Retrying(_)
+        | Progress::Noticed { .. }
         | Progress::SubagentSpawned(_)
         | Progress::SubagentRunning { .. }
         | Progress::SubagentExited { .. }
-        | Progress::Compacted(_) => Ok(()),
+        | Progress::Compacted(_)
+        | Progress::Together(_) => Ok(()),
     }
 }
 

@@ -62,6 +62,7 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         assistant_finished: Assistant: "line\nline 🦀"
         reasoning_finished: -
         retrying: -
+        noticed: -
         tool_started: Assistant: ""
         tool_finished: Tool: "fn main"
         run_finished: -

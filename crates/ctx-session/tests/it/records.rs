@@ -6,7 +6,7 @@ use ctx_session::image::Image;
 use ctx_session::record::{
     Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
     Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
-    ImportUndone, Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded,
+    ImportUndone, Imported, LimitHit, LimitScope, MessageBody, ModelSet, Noticed, PromptRef, QueuedDiscarded,
     ReasoningFinished, Redact, Retrying, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody,
     SessionMeta, SessionRenamed, Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus,
     ToolSummary, Trigger, Usage, User, Workspace,
@@ -169,6 +169,12 @@ fn run_samples() -> Vec<Body> {
             wait_ms: 250,
             caller: None,
         })),
+        Body::Run(RunBody::Noticed(Noticed {
+            turn_id: RUN,
+            reason: "no_price".to_owned(),
+            message: "its price is not known".to_owned(),
+            caller: None,
+        })),
         Body::Tool(ToolBody::Started(ToolStarted {
             turn_id: RUN,
             call_id: call("t1"),
@@ -311,6 +317,7 @@ fn golden_lines_of_every_body() {
         {"type":"assistant_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"line\nline 🦀","finish_reason":"cancelled"}
         {"type":"reasoning_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"hm"}
         {"type":"retrying","turn_id":"0006D8C80K0000000000000001","code":"EAGAIN","reason":"rate_limit","message":"slow down","attempt":1,"attempts_max":5,"wait_ms":250}
+        {"type":"noticed","turn_id":"0006D8C80K0000000000000001","reason":"no_price","message":"its price is not known"}
         {"type":"tool_started","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","provider_call_id":"call_0","name":"read","input":{"path":"a.rs"}}
         {"type":"tool_finished","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","status":"ok","duration_ms":5,"output":"fn main","truncated":true,"blob":{"sha256":"dd44","size":70000},"diff":"--- a.rs\n+++ a.rs\n@@ -1 +1 @@\n-a\n+b\n","summary":{"lines_added":1,"lines_removed":1}}
         {"type":"run_finished","turn_id":"0006D8C80K0000000000000001","duration_ms":9,"usage":{"input":11,"output":7}}

@@ -171,7 +171,7 @@ fn of_run(session: &Session, commit: &[Record], body: &RunBody) -> Option<(Optio
                 json!({ "session_id": id, "run_id": turn_id, "message_id": message_id, "user_id": by });
             (Some(*by), data)
         }
-        RunBody::Context(_) | RunBody::Retrying(_) => return None,
+        RunBody::Context(_) | RunBody::Retrying(_) | RunBody::Noticed(_) => return None,
     })
 }
 

@@ -23,6 +23,8 @@ pub struct View<W> {
     /// Kept from escape sequences of others.
     on_terminal: bool,
     at_line_start: bool,
+    /// The screen ends with a piece of the model's reasoning.
+    in_reasoning: bool,
     /// The message whose text ends the screen.
     open: Option<String>,
     known: Known,
@@ -58,6 +60,7 @@ impl<W: Write> View<W> {
             paint,
             on_terminal,
             at_line_start: true,
+            in_reasoning: false,
             open: None,
             known: Known::default(),
             own: HashSet::new(),
@@ -166,7 +169,8 @@ impl<W: Write> View<W> {
         }
         match frame.kind.as_str() {
             // What a subagent says comes whole; several may speak at once.
-            "delta" if payload.get("caller").is_some() => Ok(()),
+            "delta" | "reasoning_delta" if payload.get("caller").is_some() => Ok(()),
+            "reasoning_delta" => self.reasoning(text(payload, "text")),
             "delta" => self.delta(text(payload, "message_id"), text(payload, "text")),
             "message" if text(payload, "role") == "user" => {
                 let parts = payload.get("parts").cloned().unwrap_or_default();
@@ -258,6 +262,7 @@ impl<W: Write> View<W> {
                 let (attempt, max) = (count("attempt"), count("attempts_max"));
                 self.notice(&waits::retrying(text(payload, "message"), attempt, max, number("wait_ms")))
             }
+            "run.noticed" => self.notice(text(payload, "message")),
             "approval.settled" => self.notice(&format!("answered: {}", text(payload, "outcome"))),
             _ => Ok(()),
         }
@@ -347,9 +352,26 @@ impl<W: Write> View<W> {
         content.lines().try_for_each(|line| self.aside(&format!("| {line}")))
     }
 
+    /// What the model thinks, for who watches it work.
+    fn reasoning(&mut self, piece: &str) -> std::io::Result<()> {
+        if !self.on_terminal || piece.is_empty() {
+            return Ok(());
+        }
+        if !self.in_reasoning {
+            self.end_line()?;
+        }
+        let shown = self.paint.dim(&self.plain(piece));
+        self.out.write_all(shown.as_bytes())?;
+        (self.at_line_start, self.in_reasoning) = (piece.ends_with('\n'), true);
+        self.out.flush()
+    }
+
     fn delta(&mut self, id: &str, piece: &str) -> std::io::Result<()> {
         if self.known.has(&Item::Message(id.to_owned())) {
             return Ok(());
+        }
+        if self.in_reasoning {
+            self.end_line()?;
         }
         self.partial.entry(id.to_owned()).or_default().push_str(piece);
         self.write(piece)?;
@@ -364,6 +386,9 @@ impl<W: Write> View<W> {
         // A step that only called tools has said nothing, and is no message that could be asked for.
         if whole.is_empty() || !self.remember(id) {
             return Ok(());
+        }
+        if self.in_reasoning {
+            self.end_line()?;
         }
         let goes_on = shown.is_empty() || self.open.as_deref() == Some(id);
         match whole.strip_prefix(shown.as_str()) {
@@ -462,7 +487,7 @@ impl<W: Write> View<W> {
     }
 
     fn end_line(&mut self) -> std::io::Result<()> {
-        self.open = None;
+        (self.open, self.in_reasoning) = (None, false);
         if !self.at_line_start {
             self.out.write_all(b"\n")?;
             self.at_line_start = true;

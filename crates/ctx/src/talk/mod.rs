@@ -340,6 +340,7 @@ fn take(
         Frame::Delta { .. }
         | Frame::Reasoning { .. }
         | Frame::Retrying { .. }
+        | Frame::Notice { .. }
         | Frame::Usage { .. }
         | Frame::Message { .. }
         | Frame::ToolCall { .. }
@@ -356,6 +357,7 @@ fn run_and_id(frame: &Frame) -> (Option<&str>, Option<&str>) {
         | Frame::Delta { id, run, .. }
         | Frame::Reasoning { id, run, .. }
         | Frame::Retrying { id, run, .. }
+        | Frame::Notice { id, run, .. }
         | Frame::Usage { id, run, .. }
         | Frame::Message { id, run, .. }
         | Frame::ToolCall { id, run, .. }

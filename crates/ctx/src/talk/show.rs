@@ -131,6 +131,11 @@ impl Show {
                 self.talk(format_args!("{who}{wait}"));
                 Ok(())
             }
+            Frame::Notice { message, caller, .. } => {
+                let who = words::of_caller(caller.as_deref());
+                self.talk(format_args!("{who}{}", output::one_line(message)));
+                Ok(())
+            }
             Frame::Queued { session, limit, .. } => {
                 self.talk(waits::queued(&format!("{}/{session}", self.agent), *limit));
                 Ok(())

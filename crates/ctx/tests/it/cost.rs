@@ -40,7 +40,7 @@ fn what_model_calls_cost_is_shown_by_session_run_day_model_and_project() {
         json!({ "input": 3000, "output": 150, "cached": 1200, "cost_usd": 0.0075 }),
         "{all}"
     );
-    let spent = json!({ "key": "openai/gpt-4o", "calls": 3, "input": 3000, "output": 150, "cached": 1200, "cost_usd": 0.0075 });
+    let spent = json!({ "key": "openai:gpt-4o", "calls": 3, "input": 3000, "output": 150, "cached": 1200, "cost_usd": 0.0075 });
     assert_eq!(all["by_model"], json!([spent]));
     assert_eq!(
         (&all["by_project"][0]["key"], &all["by_agent"][0]["key"]),
@@ -60,7 +60,7 @@ fn what_model_calls_cost_is_shown_by_session_run_day_model_and_project() {
     let shown = daemon.ctx(&["show", "coder/a"]).ok();
     assert!(shown.contains("2.0k tokens in (800 cached), 100 out, $0.0050"), "{shown}");
     let by = daemon.ctx(&["stats", "--by", "model"]).ok();
-    assert!(by.contains("openai/gpt-4o") && by.contains("$0.0075"), "{by}");
+    assert!(by.contains("openai:gpt-4o") && by.contains("$0.0075"), "{by}");
     let log = daemon.ctx(&["log", "coder/b"]).ok();
     assert!(log.contains("1000 tokens in, 50 out, $0.0025"), "{log}");
 }
@@ -95,6 +95,27 @@ fn a_session_that_has_spent_its_limit_makes_no_further_call() {
     run(&daemon, &server, "another").ok();
     let log = daemon.ctx(&["log", "coder/s"]).ok();
     assert!(log.contains("EDQUOT spend_limit"), "{log}");
+}
+
+#[test]
+fn a_model_without_a_price_says_that_no_spend_limit_holds_for_it() {
+    let limit = build().env("CTX_LIMITS_SPEND_SESSION_USD", "0.005");
+    let (daemon, server) = (limit.start(), ModelServer::start());
+    let words = "the price of openai/unheard-of is not known: what it costs counts for no spend limit";
+    let ask = |model: &str, session: &str| {
+        server.reply(Reply::text("Hi."));
+        finish(&mut with_key(&daemon, &server, &["run", "--session", session, "--model", model, "hi"]))
+    };
+    let told = ask("openai:unheard-of", "s");
+    assert_eq!((told.code, told.stdout.trim()), (0, "Hi."), "{}", told.stderr);
+    assert_eq!(told.stderr.matches(words).count(), 1, "{}", told.stderr);
+    let log = daemon.ctx(&["log", "coder/s", "--json"]).ok();
+    assert!(log.contains(r#""type":"noticed""#) && log.contains(r#""reason":"no_price""#), "{log}");
+    let shown = daemon.ctx(&["log", "coder/s"]).ok();
+    assert!(shown.contains(words), "{shown}");
+    // One whose price is known has nothing to say, and without a limit nobody has.
+    let told = ask("openai:gpt-4o", "known");
+    assert!(told.code == 0 && !told.stderr.contains("price"), "{}", told.stderr);
 }
 
 #[test]

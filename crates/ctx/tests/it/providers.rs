@@ -111,6 +111,22 @@ fn a_wait_before_another_attempt_is_shown_and_recorded() {
 }
 
 #[test]
+fn a_provider_that_asks_for_a_longer_wait_than_ours_is_not_asked_again() {
+    let (daemon, server) = (build().env("CTX_LIMITS_MODEL_RETRY_MS", "1").start(), ModelServer::start());
+    for (status, code) in [(429, "EAGAIN"), (503, "EHOSTDOWN")] {
+        let refused = Reply::raw(status, "application/json", "{\"error\":{\"message\":\"not now\"}}");
+        server.reply(refused.header("retry-after", "3600"));
+        let asked = server.bodies().len();
+        let failed = ctx(&daemon, &server, &["run", "--model", "openai:test-model", "hi"]);
+        for words in [code, "not now", "in 3600 s, as the provider asks"] {
+            assert!(failed.code != 0 && failed.stderr.contains(words), "{words}: {}", failed.stderr);
+        }
+        assert!(!failed.stderr.contains("trying again"), "{}", failed.stderr);
+        assert_eq!(server.bodies().len(), asked + 1);
+    }
+}
+
+#[test]
 fn a_daemon_killed_in_the_middle_of_an_answer_keeps_the_text_and_a_retry_goes_on() {
     for (kind, base, result) in [
         ("openai", "/v1", "function_call_output"),

@@ -36,6 +36,9 @@ use wire::{Heard, Options, Piece, Reader, Trouble};
 /// Servers that do not know OpenAI's responses, by their address: they are asked in the older format.
 static ONLY_CHAT: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
+/// How long the end of an answer is waited for once it is whole.
+const REST_TIME: Duration = Duration::from_secs(2);
+
 /// One model of a provider.
 pub struct Remote {
     setup: Setup,
@@ -143,7 +146,7 @@ impl Remote {
             }
         }
         Ok(Streaming {
-            response: response?,
+            response: Some(response?),
             setup: self.setup.clone(),
             key,
             model: request.model.clone(),
@@ -163,6 +166,11 @@ impl Remote {
 impl Model for Remote {
     fn window(&self) -> Option<u64> {
         Some(self.window)
+    }
+
+    fn has_price(&self) -> bool {
+        // What runs on the user's own machine costs nothing.
+        self.known.is_some() || self.setup.kind == Kind::Ollama
     }
 
     fn call(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Answer>, ModelError>> {
@@ -212,7 +220,8 @@ pub async fn offered(setup: &Setup) -> Result<Vec<String>, ModelError> {
 
 /// An answer under way.
 struct Streaming {
-    response: reqwest::Response,
+    /// None once it is read to its end elsewhere.
+    response: Option<reqwest::Response>,
     setup: Setup,
     key: Option<Secret>,
     model: String,
@@ -253,6 +262,18 @@ impl Answer for Streaming {
     }
 }
 
+/// A connection is used again when its answer was read to the end, which comes a moment after the last event.
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        let response = self.response.take().filter(|_| self.is_over);
+        let (Some(mut response), Ok(runtime)) = (response, tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let rest = async move { while let Ok(Some(_)) = response.chunk().await {} };
+        runtime.spawn(tokio::time::timeout(REST_TIME, rest));
+    }
+}
+
 impl Streaming {
     /// Reads until there is an event, or the end.
     async fn read_on(&mut self) -> Result<(), ModelError> {
@@ -260,7 +281,13 @@ impl Streaming {
             let heard = self.reader.read(&message);
             return self.hear(heard);
         }
-        match tokio::time::timeout(self.idle, self.response.chunk()).await {
+        let chunk = async {
+            match &mut self.response {
+                Some(response) => response.chunk().await,
+                None => Ok(None),
+            }
+        };
+        match tokio::time::timeout(self.idle, chunk).await {
             Ok(Ok(Some(bytes))) => self.sse.push(&bytes).map_err(|_| {
                 let detail = "one event of its stream has more than 16 MiB".to_owned();
                 ModelError::Protocol { model: self.model.clone(), detail }

@@ -103,3 +103,14 @@ fn tools_and_the_end_of_a_run_have_lines_of_their_own() {
     let wanted = "let me see\n→ fs.list {\"path\":\"/\"}\n← ok a b\n[cancelled]\n";
     assert_eq!(shown(false, &frames), wanted);
 }
+
+#[test]
+fn reasoning_is_shown_on_a_terminal_on_lines_of_its_own() {
+    let thought = |text: &str| frame("reasoning_delta", json!({ "message_id": "m", "text": text }));
+    let frames =
+        [thought("let me "), thought("see"), delta("hel"), delta("lo"), message("assistant", "m", "hello")];
+    assert_eq!(shown(true, &frames), "let me see\nhello\n");
+    assert_eq!(shown(false, &frames), "hello\n");
+    let whole = [thought("see"), message("assistant", "m", "hello")];
+    assert_eq!(shown(true, &whole), "see\nhello\n");
+}

@@ -117,6 +117,7 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
         Body::Run(RunBody::Retrying(retry)) => {
             paint.yellow(&waits::retrying(&retry.message, retry.attempt, retry.attempts_max, retry.wait_ms))
         }
+        Body::Run(RunBody::Noticed(noticed)) => paint.yellow(&safe(&noticed.message)),
         Body::Run(RunBody::Cancelled(end)) => paint.yellow(&format!("run cancelled: {}", word(&end.reason))),
         Body::Run(RunBody::Failed(end)) => {
             paint.red(&format!("run failed: {} {}: {}", end.code, end.reason, safe(&end.message)))
