@@ -85,3 +85,15 @@ fn an_agent_is_made_changed_listed_and_removed() {
     until("its end", || (!tree.root().join("agent/reviewer").exists()).then_some(()));
     tree.ctx(&["agent", "rm", "reviewer", "--yes"]).fails(1);
 }
+
+#[test]
+fn a_tool_that_works_on_its_session_is_no_object_and_says_so() {
+    let tree = Tree::start();
+    for name in ["terminal.open", "shell.output", "agent.dispatch", "checkpoint", "todo", "issue"] {
+        assert!(!tree.root().join(format!("tool/{name}")).exists(), "{name}");
+        for args in [&["which", name][..], &["cat", name], &["set", name, "policy", "allow x"]] {
+            let told = tree.ctx(args).fails(1);
+            assert!(told.contains("works on its session, so it is no object"), "{args:?}: {told}");
+        }
+    }
+}

@@ -19,3 +19,4 @@ mod seeds;
 mod terminal;
 mod tools;
 mod users;
+mod walls;

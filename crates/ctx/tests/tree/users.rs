@@ -7,11 +7,11 @@ use serde_json::json;
 use super::support::{Tree, deltas, frames};
 
 /// The users that every machine has besides root.
-const NOBODY: u32 = 65_534;
-const DAEMON: u32 = 1;
+pub const NOBODY: u32 = 65_534;
+pub const DAEMON: u32 = 1;
 
 /// A script as another user.
-fn as_user(uid: u32, script: &str) -> String {
+pub fn as_user(uid: u32, script: &str) -> String {
     let words = format!("setpriv --reuid={uid} --regid={uid} --clear-groups bash -o pipefail -c");
     format!("{words} '{}'", script.replace('\'', "'\\''"))
 }
