@@ -35,6 +35,13 @@ fn open(path: &Path) -> Result<NewImage, Failure> {
     Ok(NewImage { mime, bytes })
 }
 
+/// The parts of a message for these files and for those that its text names.
+pub fn read_with_named(paths: &[PathBuf], text: &str) -> Result<Vec<NewPart>, Failure> {
+    let mut all = paths.to_vec();
+    all.extend(named_in(text).into_iter().filter(|path| !paths.contains(path)));
+    read(&all)
+}
+
 /// The files that a text names as `@file.png`: those that are there. The text stays as it is.
 pub fn named_in(text: &str) -> Vec<PathBuf> {
     let endings = [".png", ".jpg", ".jpeg", ".gif", ".webp"];

@@ -108,9 +108,15 @@ impl Index<'_> {
         }
     }
 
+    /// Models are named as in the API: provider:model.
     pub fn stats(&self, query: &StatsQuery) -> Result<Stats, Failure> {
         match self {
-            Index::File(index) => Ok(index.queries().stats(query)?),
+            Index::File(index) => {
+                let mut stats = index.queries().stats(query)?;
+                stats.runs_by_model.iter_mut().for_each(|(model, _)| *model = model::in_api(model));
+                stats.by_model.iter_mut().for_each(|one| one.word = model::in_api(&one.word));
+                Ok(stats)
+            }
             Index::Daemon(api) => Ok(stats_of(stats_by(api, query)?)),
         }
     }
@@ -231,19 +237,14 @@ fn stats_of(stats: http::Stats) -> Stats {
         sessions_by_agent: counts(stats.sessions_by_agent),
         sessions_by_project: counts(stats.sessions_by_project),
         runs_by_state: counts(stats.runs_by_state),
-        runs_by_model: counts(
-            stats.runs_by_model.into_iter().map(|(model, runs)| (model::in_tree(&model), runs)).collect(),
-        ),
+        runs_by_model: counts(stats.runs_by_model),
         messages_by_role: counts(stats.messages_by_role),
         tools: stats.tools.into_iter().map(tool).collect(),
         usage: stats.usage.into(),
         run_ms: stats.run_ms,
         by_day: spent(stats.by_day),
         by_week: spent(stats.by_week),
-        by_model: spent(stats.by_model)
-            .into_iter()
-            .map(|one| Spent { word: model::in_tree(&one.word), ..one })
-            .collect(),
+        by_model: spent(stats.by_model),
         by_project: spent(stats.by_project),
         by_agent: spent(stats.by_agent),
     }

@@ -1,37 +1,48 @@
-//! Finds the issue that the user names (a number in a project, an id or the beginning of an id), and formats issues.
+//! Finds the issue that the user names (a number in a project, an id or the beginning or end of an id), and formats issues.
 
 use std::io::Write;
 
 use ctx_api::http::{Issue, List, Session, Todo};
-use ctx_session::project::{DEFAULT_PROJECT, TodoStatus};
+use ctx_session::project::TodoStatus;
 use ctx_session::{Code, IssueId, Name, Timestamp};
 
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
-use crate::{sessions, words};
+use crate::root::Root;
+use crate::{here, ids, sessions, words};
 
 /// Whose issues.
 #[derive(Debug, Clone, clap::Args)]
 pub struct InProject {
-    /// The project that the issue belongs to
-    #[arg(short, long, value_name = "PROJECT", default_value = DEFAULT_PROJECT)]
-    pub project: String,
+    /// The project that the issue belongs to [default: this directory's]
+    #[arg(short, long, value_name = "PROJECT")]
+    pub project: Option<String>,
 }
 
 impl InProject {
-    /// Where its issues are.
-    pub fn path(&self) -> Result<String, Failure> {
-        let name = Name::new(&self.project).map_err(|rule| {
-            Failure::new(Code::Einval, format!("`{}` is not a project's name: {rule}", self.project))
-        })?;
-        Ok(format!("/projects/{name}/issues"))
+    /// The project that was named, else this directory's. A directory that nobody has worked in becomes a project.
+    pub fn name(&self, root: &Root) -> Result<Name, Failure> {
+        if let Some(word) = &self.project {
+            return Name::new(word).map_err(|rule| {
+                Failure::new(Code::Einval, format!("`{word}` is not a project's name: {rule}"))
+            });
+        }
+        match here::agent(&root.path) {
+            Some(agent) => Ok(agent.project),
+            None => Ok(here::project(root, &here::dir(None)?)?.id),
+        }
     }
 }
 
+/// Where the issues of a project are.
+pub fn path(project: &Name) -> String {
+    format!("/projects/{project}/issues")
+}
+
 /// Every issue of a project, page by page.
-pub fn all(api: &Api<'_>, project: &InProject) -> Result<Vec<Issue>, Failure> {
-    let path = project.path()?;
+pub fn all(api: &Api<'_>, project: &Name) -> Result<Vec<Issue>, Failure> {
+    let path = path(project);
     let mut all = Vec::new();
     let mut cursor = String::new();
     loop {
@@ -45,29 +56,23 @@ pub fn all(api: &Api<'_>, project: &InProject) -> Result<Vec<Issue>, Failure> {
 }
 
 /// The issue that a word means: a number, with or without `#`, an id, or the beginning of one.
-pub fn find(api: &Api<'_>, project: &InProject, word: &str) -> Result<Issue, Failure> {
+pub fn find(api: &Api<'_>, project: &Name, word: &str) -> Result<Issue, Failure> {
     if let Ok(id) = word.parse::<IssueId>() {
         return api.get(&format!("/issues/{id}"));
     }
     let not_there = || {
-        Failure::new(Code::Enoent, format!("no issue {word} in {}", project.project))
+        Failure::new(Code::Enoent, format!("no issue {word} in {project}"))
             .hint("`ctx issue ls --all` lists them; -p names another project")
     };
     if let Ok(number) = word.trim_start_matches('#').parse::<u64>() {
         // The page that begins with it.
         let before = number.saturating_sub(1);
-        let page: List<Issue> = api.get(&format!("{}?limit=1&cursor={before}", project.path()?))?;
+        let page: List<Issue> = api.get(&format!("{}?limit=1&cursor={before}", path(project)))?;
         let found = page.items.into_iter().next().filter(|issue| issue.number == number);
         return found.ok_or_else(not_there);
     }
-    let begin = word.to_ascii_uppercase();
-    let mut found = all(api, project)?.into_iter().filter(|issue| issue.id.to_string().starts_with(&begin));
-    match (found.next(), found.next()) {
-        (Some(one), None) => Ok(one),
-        (Some(_), Some(_)) => Err(Failure::new(Code::Einval, format!("several issues begin with {word}"))
-            .hint("write more of the id, or the number")),
-        (None, _) => Err(not_there()),
-    }
+    let hint = "`ctx issue ls --all` lists them; -p names another project";
+    ids::one(all(api, project)?, |issue| issue.id.to_string(), word, ("issue", hint))
 }
 
 fn mark(status: TodoStatus, paint: Paint) -> String {

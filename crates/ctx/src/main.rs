@@ -12,6 +12,7 @@ mod detach;
 mod failure;
 mod help;
 mod here;
+mod ids;
 mod images;
 mod index;
 mod issues;

@@ -21,7 +21,7 @@ pub const DEFAULT_SESSION: &str = "default";
 /// The arguments that name a session, for the commands that read one.
 #[derive(Debug, clap::Args)]
 pub struct Which {
-    /// The agent (its current session), or a session: agent/name, an id or the beginning of an id [default: this
+    /// The agent (its current session), or a session: agent/name, an id or the beginning or end of an id [default: this
     /// directory's agent]
     #[arg(value_name = "SESSION", default_value = HERE, hide_default_value = true)]
     pub agent: String,
@@ -213,7 +213,7 @@ pub fn running(api: &Api<'_>) -> Result<Vec<Session>, Failure> {
 }
 
 /// A list of the API, page by page.
-fn all<T: DeserializeOwned>(api: &Api<'_>, path: &str) -> Result<Vec<T>, Failure> {
+pub fn all<T: DeserializeOwned>(api: &Api<'_>, path: &str) -> Result<Vec<T>, Failure> {
     let mut found = Vec::new();
     let mut cursor = String::new();
     loop {

@@ -10,7 +10,7 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{render, sessions, table, words};
+use crate::{ids, render, sessions, table, words};
 
 /// Allow or deny a waiting tool call
 ///
@@ -28,10 +28,10 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: Option<String>,
-    /// The approval: an id or the beginning of an id [default: the only waiting call]
+    /// The approval: an id or the beginning or end of an id [default: the only waiting call]
     #[arg(value_name = "APPROVAL")]
     approval: Option<String>,
     /// Deny the call instead of allowing it
@@ -131,15 +131,8 @@ fn call(one: &Approval) -> String {
 /// The approval that an id, or the beginning of one, means; also one that is settled, to be told so.
 fn find(api: &Api<'_>, id: SessionId, word: &str) -> Result<Approval, Failure> {
     let all: List<Approval> = api.get(&format!("/sessions/{id}/approvals?all=true"))?;
-    let begin = word.to_ascii_uppercase();
-    let mut found = all.items.into_iter().filter(|one| one.id.to_string().starts_with(&begin));
-    match (found.next(), found.next()) {
-        (Some(one), None) => Ok(one),
-        (None, _) => Err(Failure::new(Code::Enoent, format!("no approval {word} in this session"))
-            .hint("`ctx approve --list` lists the waiting calls")),
-        (Some(_), Some(_)) => Err(Failure::new(Code::Einval, format!("several approvals begin with {word}"))
-            .hint("write more of the id")),
-    }
+    let hint = "`ctx approve --list` lists the waiting calls";
+    ids::one(all.items, |one| one.id.to_string(), word, ("approval", hint))
 }
 
 fn list(waiting: &[Approval], json: bool) -> Result<(), Failure> {

@@ -38,7 +38,7 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// Only events of this session and what it did to its issue: agent/name, an id or the beginning of an id
+    /// Only events of this session and what it did to its issue: agent/name, an id or the beginning or end of an id
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
     /// Only events of this name (repeatable)

@@ -4,7 +4,7 @@ use ctx_api::http::{Bind, Session};
 
 use crate::client::Api;
 use crate::failure::Failure;
-use crate::issues::{self, InProject};
+use crate::issues;
 use crate::root::Root;
 use crate::{output, sessions};
 
@@ -22,10 +22,10 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// An issue of the session's project: its number, its id or the beginning of the id
+    /// An issue of the session's project: its number, its id or the beginning or end of the id
     #[arg(value_name = "ISSUE", required_unless_present = "none")]
     issue: Option<String>,
     /// Unbind the issue; its todos stay as they are
@@ -49,8 +49,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         output::say(format_args!("{} has no issue now", sessions::label(&session)));
         return Ok(());
     };
-    let project = api.get::<Session>(&path)?.project.to_string();
-    let issue = issues::find(&api, &InProject { project }, word)?;
+    let project = api.get::<Session>(&path)?.project;
+    let issue = issues::find(&api, &project, word)?;
     let bound: Session = api.put(&format!("{path}/bind"), &Bind { issue_id: issue.id.to_string() })?;
     if args.json {
         return output::json(&bound);

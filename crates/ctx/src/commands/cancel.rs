@@ -1,12 +1,12 @@
 //! `ctx cancel`: stops a run.
 
 use ctx_api::http::{Run, Session};
-use ctx_session::{Code, RunId};
+use ctx_session::{Code, RunId, SessionId};
 
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
-use crate::{output, sessions};
+use crate::{ids, output, sessions};
 
 /// Cancel a run
 ///
@@ -21,12 +21,12 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The run's id [default: the run that is running or queued]
+    /// The run: an id, or the beginning or end of an id [default: the run that is running or queued]
     #[arg(value_name = "RUN")]
-    run: Option<RunId>,
+    run: Option<String>,
     /// Print the run as JSON
     #[arg(long)]
     json: bool,
@@ -35,8 +35,8 @@ pub struct Args {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
-    let run = match args.run {
-        Some(run) => run,
+    let run = match &args.run {
+        Some(word) => find(&api, id, word)?,
         None => api.get::<Session>(&format!("/sessions/{id}"))?.current_run.ok_or_else(|| {
             Failure::new(Code::Enoent, format!("nothing is running in {}", args.session))
                 .hint("`ctx ls --state running` lists running sessions")
@@ -51,4 +51,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         other => output::say(format_args!("run {run} had already ended: {other}")),
     }
     Ok(())
+}
+
+/// The run that a word names.
+fn find(api: &Api<'_>, id: SessionId, word: &str) -> Result<RunId, Failure> {
+    if let Ok(whole) = word.parse() {
+        return Ok(whole);
+    }
+    let runs = sessions::all::<Run>(api, &format!("/sessions/{id}/runs?limit=1000"))?;
+    let hint = "`ctx history SESSION --json` shows their ids";
+    Ok(ids::one(runs, |run| run.id.to_string(), word, ("run", hint))?.id)
 }

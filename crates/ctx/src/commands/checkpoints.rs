@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use ctx_api::http::{Checkpoint, List, PendingToolCall, Session, SubagentSnapshot};
-use ctx_session::{CheckpointId, Code, SessionId, Timestamp};
+use ctx_session::{CheckpointId, SessionId, Timestamp};
 
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{sessions, table, words};
+use crate::{ids, sessions, table, words};
 
 /// List the checkpoints of a session, or show one
 ///
@@ -24,10 +24,10 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Show this checkpoint; an id or the beginning of an id
+    /// Show this checkpoint; an id or the beginning or end of an id
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<String>,
     /// List the archived checkpoints instead: those beyond the newest 50
@@ -110,16 +110,9 @@ pub fn find(api: &Api<'_>, id: SessionId, word: &str) -> Result<CheckpointId, Fa
     }
     let mut known = all(api, id, true)?;
     known.extend(all(api, id, false)?);
-    let begin = word.to_ascii_uppercase();
-    let found: Vec<CheckpointId> =
-        known.iter().map(|one| one.id).filter(|one| one.to_string().starts_with(&begin)).collect();
-    match found.as_slice() {
-        [one] => Ok(*one),
-        [] => Err(Failure::new(Code::Enoent, format!("no checkpoint {word} in this session"))
-            .hint("`ctx checkpoints` lists them")),
-        many => Err(Failure::new(Code::Einval, format!("{} checkpoints begin with {word}", many.len()))
-            .hint("write more of the id")),
-    }
+    let found =
+        ids::one(known, |one| one.id.to_string(), word, ("checkpoint", "`ctx checkpoints` lists them"))?;
+    Ok(found.id)
 }
 
 /// All that is known of one, for a person.

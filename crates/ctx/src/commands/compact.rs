@@ -16,7 +16,7 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{sessions, table, words};
+use crate::{ids, sessions, table, words};
 
 /// Shorten the conversation that the model gets
 ///
@@ -38,7 +38,7 @@ exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 i
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION", required = true)]
     session: Option<String>,
     /// Strategy [default: the agent's own]
@@ -74,7 +74,7 @@ enum Flag {
 enum What {
     /// List the compactions of a session, newest last
     List {
-        /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+        /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
         #[arg(value_name = "SESSION")]
         session: String,
         /// Print one JSON object per line
@@ -104,10 +104,10 @@ enum What {
     },
     /// Rate a compaction
     Flag {
-        /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+        /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
         #[arg(value_name = "SESSION")]
         session: String,
-        /// The compaction: an id or the beginning of an id
+        /// The compaction: an id or the beginning or end of an id
         #[arg(value_name = "COMPACTION")]
         compaction: String,
         /// Your rating
@@ -121,10 +121,10 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The compaction: an id or the beginning of an id [default: the waiting one, else the newest]
+    /// The compaction: an id or the beginning or end of an id [default: the waiting one, else the newest]
     #[arg(value_name = "COMPACTION")]
     compaction: Option<String>,
     /// Print it as JSON
@@ -261,20 +261,11 @@ fn find(api: &Api<'_>, id: SessionId, word: &str) -> Result<Compaction, Failure>
     if let Ok(whole) = word.parse::<CompactionId>() {
         return api.get(&format!("/sessions/{id}/compactions/{whole}"));
     }
-    let begin = word.to_ascii_uppercase();
-    let mut found = all(api, id)?.into_iter().filter_map(|row| match row {
-        CompactionRow::Compaction(one) if one.id.to_string().starts_with(&begin) => Some(*one),
-        CompactionRow::Compaction(_) | CompactionRow::Aggregate(_) => None,
+    let made = all(api, id)?.into_iter().filter_map(|row| match row {
+        CompactionRow::Compaction(one) => Some(*one),
+        CompactionRow::Aggregate(_) => None,
     });
-    match (found.next(), found.next()) {
-        (Some(one), None) => Ok(one),
-        (None, _) => Err(Failure::new(Code::Enoent, format!("no compaction {word} in this session"))
-            .hint("`ctx compact list` lists them")),
-        (Some(_), Some(_)) => {
-            Err(Failure::new(Code::Einval, format!("several compactions begin with {word}"))
-                .hint("write more of the id"))
-        }
-    }
+    ids::one(made, |one| one.id.to_string(), word, ("compaction", "`ctx compact list` lists them"))
 }
 
 fn list(api: &Api<'_>, id: SessionId, json: bool) -> Result<(), Failure> {

@@ -24,14 +24,14 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: String,
     /// Copy up to this record of the log; it must be the last record of a command
     #[arg(long, value_name = "SEQ")]
     at: Option<u64>,
-    /// Copy up to this checkpoint; an id or the beginning of an id
-    #[arg(long, value_name = "ID", conflicts_with = "at")]
+    /// Copy up to this checkpoint; an id or the beginning or end of an id
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with = "at")]
     checkpoint: Option<String>,
     /// Name of the new session [default: its id]
     #[arg(long, value_name = "NAME")]

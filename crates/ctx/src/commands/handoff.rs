@@ -30,7 +30,7 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: String,
     /// The agent that goes on with it

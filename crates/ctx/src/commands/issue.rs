@@ -21,7 +21,8 @@ use crate::{table, words};
 /// An issue describes work in a project: a title, criteria that must be met, and todos. A session works on one
 /// issue at a time; `ctx bind` chooses it. An issue is never resolved automatically.
 ///
-/// Name an issue by its number in the project, by its id, or by a unique beginning of the id.
+/// Name an issue by its number in the project, by its id, or by a unique beginning or end of the id. The
+/// project is this directory's, unless -p names another.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -90,7 +91,7 @@ enum What {
 /// Which issue.
 #[derive(Debug, clap::Args)]
 struct One {
-    /// The issue: its number, its id or the beginning of the id
+    /// The issue: its number, its id or the beginning or end of the id
     #[arg(value_name = "ISSUE")]
     issue: String,
     #[command(flatten)]
@@ -177,7 +178,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         What::New { title, body, criteria, project, json } => {
             let criteria = criteria.into_iter().map(CriterionGiven::Text).collect();
             let new = NewIssue { title, body: body.read()?.unwrap_or_default(), criteria };
-            let made: Issue = api.post_with(&project.path()?, &new)?;
+            let made: Issue = api.post_with(&issues::path(&project.name(root)?), &new)?;
             if json {
                 return output::json(&made);
             }
@@ -190,16 +191,16 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
                 true => vec![IssueStatus::Open, IssueStatus::InProgress],
                 false => statuses.into_iter().map(IssueStatus::from).collect(),
             };
-            let mut found = issues::all(&api, &project)?;
+            let mut found = issues::all(&api, &project.name(root)?)?;
             found.retain(|issue| wanted.contains(&issue.status));
             list(&api, &found, json)
         }
         What::Show(one) => {
-            let issue = issues::find(&api, &one.project, &one.issue)?;
+            let issue = issues::find(&api, &one.project.name(root)?, &one.issue)?;
             if one.json { output::json(&issue) } else { issues::show(&api, &issue) }
         }
         What::Edit { one, edit } => {
-            let issue = issues::find(&api, &one.project, &one.issue)?;
+            let issue = issues::find(&api, &one.project.name(root)?, &one.issue)?;
             let change = edit.of(&issue)?;
             if change == IssueChange::default() {
                 return Err(Failure::new(Code::Einval, "nothing to change")
@@ -207,14 +208,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             }
             apply(&api, &one, &issue, &change, "changed")
         }
-        What::Close(one) => go(&api, &one, IssueStatus::Closed, "closed"),
-        What::Resolve(one) => go(&api, &one, IssueStatus::Resolved, "resolved"),
-        What::Reopen(one) => go(&api, &one, IssueStatus::Open, "open again"),
+        What::Close(one) => go(&api, root, &one, IssueStatus::Closed, "closed"),
+        What::Resolve(one) => go(&api, root, &one, IssueStatus::Resolved, "resolved"),
+        What::Reopen(one) => go(&api, root, &one, IssueStatus::Open, "open again"),
     }
 }
 
-fn go(api: &Api<'_>, one: &One, status: IssueStatus, word: &str) -> Result<(), Failure> {
-    let issue = issues::find(api, &one.project, &one.issue)?;
+fn go(api: &Api<'_>, root: &Root, one: &One, status: IssueStatus, word: &str) -> Result<(), Failure> {
+    let issue = issues::find(api, &one.project.name(root)?, &one.issue)?;
     let change = IssueChange { status: Some(status), ..IssueChange::default() };
     apply(api, one, &issue, &change, word)
 }

@@ -34,7 +34,7 @@ const ID_END: usize = 8;
 ///
 /// Lists the sessions of this directory's project; with -A all of yours and of the spaces you are in. First those that need you (an approval, a pause, a failure, a
 /// queued message), then the newest; below them, what runs in terminals (`ctx term`). The ID is the end of the id, which every command accepts. It needs no daemon. Ended
-/// sessions are listed with --all, archived ones with --archived; one that has failed is listed until it is ended or purged. A session is `failing` while the failure of its
+/// sessions are listed with --all, archived ones with --archived; one that has failed is listed until it is ended or purged, and one whose last run failed says so until its next run. A session is `failing` while the failure of its
 /// run cannot be written to disk, for example because the disk is full; `ctx show` prints the reason.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
@@ -160,6 +160,7 @@ pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
         find::mark_flawed(&args, root, &mut rows);
     }
     ask::mark(root, &mut rows);
+    find::mark_failed_runs(root, &mut rows);
     if args.needs_me {
         rows.retain(|row| row.need() != Need::Nothing);
     }
@@ -319,7 +320,7 @@ fn state_words(row: &Row) -> String {
         Some(reason) => words::shorten(&format!("{word}: {reason}"), STATE_MAX),
         None => word.to_owned(),
     };
-    let failure = row.failing.as_ref().or(row.meta.failure.as_ref());
+    let failure = row.failing.as_ref().or(row.meta.failure.as_ref()).or(row.run_failure.as_ref());
     match row.need() {
         Need::Approval => "needs approval".to_owned(),
         Need::Paused => with("paused", row.pause_reason.as_deref()),

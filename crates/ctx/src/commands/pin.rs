@@ -1,12 +1,12 @@
 //! `ctx pin`: protects a message from compaction.
 
 use ctx_api::http::{List, Message, Pin};
-use ctx_session::{Code, Ulid};
+use ctx_session::Ulid;
 
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
-use crate::{output, sessions};
+use crate::{ids, output, sessions};
 
 /// Protect a message from compaction
 ///
@@ -21,10 +21,10 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The message's id; the beginning of the id is enough for the newest thousand messages
+    /// The message's id; the beginning or end of the id is enough for the newest thousand messages
     #[arg(value_name = "MESSAGE")]
     message: String,
     /// Remove the pin
@@ -59,15 +59,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 
 fn find(api: &Api, path: &str, word: &str) -> Result<Ulid, Failure> {
     let list: List<Message> = api.get(path)?;
-    let word = word.to_uppercase();
-    let mut found: Vec<Ulid> =
-        list.items.iter().map(|message| message.id).filter(|id| id.to_string().starts_with(&word)).collect();
-    found.dedup();
-    match found.as_slice() {
-        [one] => Ok(*one),
-        [] => Err(Failure::new(Code::Enoent, format!("no message begins with {word}"))
-            .hint("`ctx history SESSION --json` shows their ids")),
-        [..] => Err(Failure::new(Code::Einval, format!("several messages begin with {word}"))
-            .hint("write more of the id")),
-    }
+    let hint = "`ctx history SESSION --json` shows their ids";
+    Ok(ids::one(list.items, |message| message.id.to_string(), word, ("message", hint))?.id)
 }

@@ -51,13 +51,13 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: String,
     /// Agent whose prompt it is
     #[arg(long, value_name = "NAME", default_value = "primary")]
     target: String,
-    /// The checkpoint: an id or the beginning of an id [default: where the session is paused]
+    /// The checkpoint: an id or the beginning or end of an id [default: where the session is paused]
     #[arg(long, value_name = "ID")]
     checkpoint: Option<String>,
     /// Print the checkpoint as JSON

@@ -40,7 +40,7 @@ enum What {
     },
     /// Start a queued message, if the limit allows it now
     Resume {
-        /// The session: agent/name, an id or the beginning of an id [default: the only queued one]
+        /// The session: agent/name, an id or the beginning or end of an id [default: the only queued one]
         #[arg(value_name = "SESSION")]
         session: Option<String>,
         /// Print the run as JSON
@@ -49,7 +49,7 @@ enum What {
     },
     /// Discard a queued message
     Discard {
-        /// The session: agent/name, an id or the beginning of an id [default: the only queued one]
+        /// The session: agent/name, an id or the beginning or end of an id [default: the only queued one]
         #[arg(value_name = "SESSION")]
         session: Option<String>,
     },

@@ -53,7 +53,7 @@ Examples:
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed,
             70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an id or the beginning of an id [default: all logs]
+    /// The session: agent/name, an id or the beginning or end of an id [default: all logs]
     #[arg(value_name = "SESSION", conflicts_with = "all")]
     session: Option<String>,
     /// Repair all logs of this root

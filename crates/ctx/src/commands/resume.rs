@@ -24,11 +24,11 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Resume only if paused at this checkpoint; an id or the beginning of an id
-    #[arg(long, value_name = "ID")]
+    /// Resume only if paused at this checkpoint; an id or the beginning or end of an id
+    #[arg(long, value_name = "CHECKPOINT")]
     checkpoint: Option<String>,
     /// Also mark the session's issue as resolved
     #[arg(long)]

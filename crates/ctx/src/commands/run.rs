@@ -39,7 +39,7 @@ pub struct Args {
     /// Session to go on with, in place of a new one
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
-    /// Image to show with the task (repeatable): PNG, JPEG, GIF or WebP
+    /// Image to show with the task (repeatable): PNG, JPEG, GIF or WebP. `@FILE.png` in the task does the same
     #[arg(short, long = "image", value_name = "FILE")]
     images: Vec<PathBuf>,
     #[command(flatten)]
@@ -73,8 +73,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         id: Some(client_id()),
         session: Some(session.clone()),
         dir: Some(dir),
+        parts: images::read_with_named(&args.images, &text)?,
         input: Some(text),
-        parts: images::read(&args.images)?,
         model_override: args.model,
         ..Request::default()
     };

@@ -61,7 +61,7 @@ pub struct Args {
     /// Only imported sessions that were on this branch
     #[arg(long, value_name = "BRANCH")]
     branch: Option<String>,
-    /// Only this session: agent/name, an id or the beginning of an id
+    /// Only this session: agent/name, an id or the beginning or end of an id
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
     /// Only messages with this role

@@ -64,7 +64,7 @@ pub struct Args {
     /// Your id for the message; sending the same id again does not start a second run
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Image to show with the message (repeatable): PNG, JPEG, GIF or WebP
+    /// Image to show with the message (repeatable): PNG, JPEG, GIF or WebP. `@FILE.png` in the message does the same
     #[arg(short, long = "image", value_name = "FILE")]
     images: Vec<PathBuf>,
     #[command(flatten)]
@@ -127,8 +127,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         space: args.space,
         cwd: args.cwd,
         dir,
+        parts: images::read_with_named(&args.images, &text)?,
         input: Some(text),
-        parts: images::read(&args.images)?,
         model_override: args.model,
         ..Request::default()
     };
@@ -186,7 +186,7 @@ fn read_stdin() -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| Failure::new(Code::Einval, "the message on stdin is not UTF-8"))
 }
 
-/// The socket takes a name or a whole id; the beginning of an id is looked up first.
+/// The socket takes a name or a whole id; the beginning or end of an id is looked up first.
 pub fn session_for_socket(root: &Root, agent: &Name, session: String) -> Result<String, Failure> {
     if let Some((of, name)) = session.split_once('/') {
         // An imported session's agent is nobody here; any agent's socket takes the session's id.

@@ -197,9 +197,8 @@ fn show(shelves: &[Shelf], id: &str, as_json: bool) -> Result<(), Failure> {
 }
 
 fn find<'a>(shelves: &'a [Shelf], id: &str) -> Result<(&'a Shelf, LogPath), Failure> {
-    let wanted = id.to_ascii_uppercase();
     let mut found = all_logs(shelves)?;
-    found.retain(|(_, log)| id_of(log).starts_with(&wanted));
+    found.retain(|(_, log)| crate::ids::is_part(id_of(log), id));
     if found.is_empty()
         && let Some(newest) = named(shelves, id)?
     {

@@ -176,14 +176,10 @@ fn ls(root: &Root, dir: Option<PathBuf>, json: bool) -> Result<(), Failure> {
 
 /// The one snapshot that a word means, and its workspace.
 fn find(root: &Root, word: &str) -> Result<(Workspace, Info), Failure> {
-    let wanted = word.to_ascii_uppercase();
     let mut found = Vec::new();
     for all in all(root)? {
         for held in all.held()? {
-            let is_meant = |info: &&Info| {
-                let id = info.id.to_string();
-                id.starts_with(&wanted) || id.ends_with(&wanted)
-            };
+            let is_meant = |info: &&Info| crate::ids::is_part(&info.id.to_string(), word);
             found.extend(
                 held.snapshots
                     .iter()
@@ -194,7 +190,7 @@ fn find(root: &Root, word: &str) -> Result<(Workspace, Info), Failure> {
     }
     let several = found.len();
     match found.pop() {
-        Some((all, about, info)) if several == 1 && !wanted.is_empty() => {
+        Some((all, about, info)) if several == 1 => {
             let workspace =
                 all.open(&about.path, about.uid, Rights::of(about.uid).map_err(SnapshotError::from)?)?;
             Ok((workspace, info))

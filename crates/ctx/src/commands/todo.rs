@@ -3,7 +3,6 @@
 use clap::Subcommand;
 use ctx_api::http::{Issue, List, NewTodo, Session, Todo, TodoChange, TodoOperation};
 use ctx_session::issue::TodoOp;
-use ctx_session::project::DEFAULT_PROJECT;
 use ctx_session::{Code, IssueId};
 
 use crate::client::Api;
@@ -29,15 +28,15 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
+    /// The session: agent/name, an agent (its current session), an id or the beginning or end of an id
     #[arg(value_name = "SESSION", default_value = sessions::HERE, hide_default_value = true)]
     session: String,
-    /// The issue, instead of a session's: its number, its id or the beginning of the id
+    /// The issue, instead of a session's: its number, its id or the beginning or end of the id
     #[arg(short, long, value_name = "ISSUE")]
     issue: Option<String>,
-    /// The project that --issue belongs to
-    #[arg(short, long, value_name = "PROJECT", default_value = DEFAULT_PROJECT, requires = "issue")]
-    project: String,
+    /// The project that --issue belongs to [default: this directory's]
+    #[arg(short, long, value_name = "PROJECT", requires = "issue")]
+    project: Option<String>,
     /// Print one JSON object per line
     #[arg(long, global = true)]
     json: bool,
@@ -79,7 +78,7 @@ struct One {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let api = Api::new(root);
     let issue = match &args.issue {
-        Some(word) => issues::find(&api, &InProject { project: args.project.clone() }, word)?.id,
+        Some(word) => issues::find(&api, &InProject { project: args.project }.name(root)?, word)?.id,
         None => of_session(root, &api, &args.session)?,
     };
     let path = format!("/issues/{issue}/todos");

@@ -136,7 +136,10 @@ pub const KEYS: &[Key] = &[
     count("answer_bytes", "Longest answer of one model call, in bytes; a longer one is cut and says so."),
     count("model_attempts", "How often one model call is tried when the model is at its rate limit."),
     number("model_retry_ms", "The wait before the second attempt; it doubles with every further one."),
-    number("model_retry_max_ms", "The longest wait between two attempts."),
+    number(
+        "model_retry_max_ms",
+        "The longest wait between two attempts; a model that asks for a longer one is not asked again.",
+    ),
     count("model_first_byte_ms", "How long a model may take until its answer begins."),
     count("model_idle_ms", "How long a model may send nothing in the middle of its answer."),
     count("fs_read_bytes", "Most bytes of a file that one fs.read returns."),

@@ -89,14 +89,17 @@ pub(super) async fn keep_status(root: std::path::PathBuf, engine: Engine, stop: 
     let mut counts = engine.counts();
     loop {
         let running = counts.borrow_and_update().total;
-        let text = format!(
-            "version {}\npid {}\nuptime_s {}\nsessions {}\nloaded {}\nrunning {running}\n",
+        let mut text = format!(
+            "version {}\npid {}\nuptime_s {}\n",
             env!("CARGO_PKG_VERSION"),
             std::process::id(),
             started.elapsed().as_secs(),
-            engine.session_count(),
-            engine.loaded_count(),
         );
+        // Everyone reads it. Where there are several users, `ctx status` counts what each of them may see.
+        if !rustix::process::geteuid().is_root() {
+            let (sessions, loaded) = (engine.session_count(), engine.loaded_count());
+            text += &format!("sessions {sessions}\nloaded {loaded}\nrunning {running}\n");
+        }
         if let Err(error) = replace(&path, text.as_bytes(), 0o644) {
             tracing::warn!(path = %path.display(), %error, "the status file is behind");
         }

@@ -272,3 +272,22 @@ fn a_client_of_an_idle_session_leaves_no_storm_in_its_log_while_the_daemon_stops
     pty.wait_for("the daemon is back");
     ask(&mut pty, "and on", "and on\r\n");
 }
+
+#[test]
+fn what_the_model_thinks_is_shown_before_what_it_says() {
+    let daemon = daemon();
+    let mut pty = chat(&daemon);
+    ask(&mut pty, "/model debug:script", "from the next message on");
+    say(
+        &mut pty,
+        &script(json!([{ "reasoning": "th\u{69}s needs th\u{6f}ught" }, { "text": "the answer" }])),
+    );
+    wait_state(&daemon, "default", "idle");
+    pty.wait_for("\x1b[2mthis needs");
+    pty.wait_for("\x1b[Kthe answer");
+    let in_pipe = daemon.ctx_with(
+        &["chat", "coder/default"],
+        &(script(json!([{ "reasoning": "hidden" }, { "text": "said" }])) + "\n"),
+    );
+    assert!(in_pipe.stdout.contains("said\n") && !in_pipe.stdout.contains("hidden\n"), "{}", in_pipe.stdout);
+}

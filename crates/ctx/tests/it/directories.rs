@@ -190,3 +190,21 @@ fn what_a_project_file_grants_holds_only_after_the_operator_agreed() {
     let audit = daemon.ctx(&["audit", "--json"]).ok();
     assert!(audit.contains("project.trusted"), "{audit}");
 }
+
+#[test]
+fn issues_are_those_of_the_directory_unless_another_project_is_named() {
+    let daemon = daemon();
+    let (one, two) = (make(&daemon, "one"), make(&daemon, "two"));
+    assert_eq!(within(&daemon, &one, &["issue", "new", "Of one"]).ok(), "1\n");
+    assert_eq!(within(&daemon, &two, &["issue", "new", "Of two"]).ok(), "1\n");
+    for (dir, named, title) in [(&one, None, "Of one"), (&two, None, "Of two"), (&two, Some("one"), "Of one")]
+    {
+        let args: Vec<&str> =
+            ["issue", "show", "1", "--json"].into_iter().chain(named.map(|_| "-p")).chain(named).collect();
+        assert_eq!(json_lines(&within(&daemon, dir, &args).ok())[0]["title"], title, "{args:?}");
+    }
+    within(&daemon, &one, &["todo", "--issue", "1", "add", "first"]).ok();
+    assert!(within(&daemon, &one, &["issue", "ls"]).ok().contains("0/1"));
+    assert!(within(&daemon, &two, &["issue", "ls"]).ok().contains("0/0"));
+    assert!(daemon.ctx(&["issue", "ls"]).ok().is_empty(), "the project `default` has none");
+}

@@ -82,6 +82,10 @@ fn completions_know_sessions_agents_models_and_checkpoints() {
     daemon.ctx(&["pause", "coder/plan"]).ok();
     let checkpoint = offered(&["rollback", "coder/plan", ""]);
     assert_eq!(checkpoint.trim().len(), 26, "{checkpoint}");
+    for words in [&["fork", "coder/plan", "--checkpoint", ""], &["resume", "coder/plan", "--checkpoint", ""]]
+    {
+        assert_eq!(offered(words), checkpoint, "{words:?}");
+    }
     // In bash, whose words end at a colon.
     let bash = |line: &str| {
         let script = format!(

@@ -112,3 +112,15 @@ fn an_image_that_a_line_of_the_chat_names_goes_with_it() {
     assert!(said.stdout.contains(r#""type":"image""#), "{}{}", said.stdout, said.stderr);
     assert!(daemon.ctx(&["history", "coder", "--session", "c"]).ok().contains(SHOWN));
 }
+
+#[test]
+fn an_image_that_a_message_names_goes_with_it() {
+    let daemon = build().start();
+    picture(&daemon);
+    let dump = r#"{"script":[{"dump":true}],"see":" @shot.png "}"#;
+    for command in ["run", "send"] {
+        let said = daemon.ctx(&[command, "--session", command, "--model", "debug:script", dump]).ok();
+        assert!(said.contains(r#""type":"image""#), "{command}: {said}");
+        assert!(daemon.ctx(&["history", "coder", "--session", command]).ok().contains(SHOWN), "{command}");
+    }
+}

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::json;
 use testkit::{Pty, TestDaemon, until};
 
-use crate::support::{SLOW, build, daemon, start_slow, wait_state};
+use crate::support::{SLOW, build, daemon, json_lines, start_slow, wait_state};
 
 /// A daemon in which one run is all there can be, and it is going on.
 fn busy() -> TestDaemon {
@@ -106,6 +106,28 @@ fn the_list_says_who_needs_the_user_and_they_come_first() {
 }
 
 #[test]
+fn a_session_whose_last_run_failed_says_so_until_the_next_run() {
+    let daemon = daemon();
+    let failing = script(json!([{ "error": "bad_key" }]));
+    daemon.ctx(&["send", "--model", "debug:script", "--session", "fails", &failing]).fails(2);
+    daemon.ctx(&["send", "--session", "newest", "hello"]).ok();
+    let listed = until("the failure in the list", || {
+        Some(daemon.ctx(&["ls"]).ok()).filter(|listed| listed.contains("failed: "))
+    });
+    let rows: Vec<&str> = listed.lines().skip(1).collect();
+    assert!(rows[0].contains("coder/fails") && rows[0].contains("failed: "), "{listed}");
+    assert!(rows[1].contains("coder/newest") && rows[1].contains("idle"), "{listed}");
+    let mine = daemon.ctx(&["ls", "--needs-me"]).ok();
+    assert!(mine.lines().count() == 2 && mine.contains("coder/fails"), "the head and one: {mine}");
+    // What a fork took over is its source's.
+    daemon.ctx(&["fork", "coder/fails", "--name", "copy"]).ok();
+    assert_eq!(daemon.ctx(&["ls"]).ok().matches("failed: ").count(), 1);
+    daemon.ctx(&["send", "--model", "debug:echo", "--session", "fails", "again"]).ok();
+    until("the failure to be gone", || (!daemon.ctx(&["ls"]).ok().contains("failed: ")).then_some(()));
+    assert_eq!(daemon.ctx(&["ls", "--needs-me"]).ok(), "", "nobody needs the user");
+}
+
+#[test]
 fn the_end_of_an_id_names_a_session_everywhere() {
     let daemon = daemon();
     daemon.ctx(&["send", "--session", "one", "hello"]).ok();
@@ -119,4 +141,30 @@ fn the_end_of_an_id_names_a_session_everywhere() {
     daemon.ctx(&["latest", &id[3..]]).fails(1);
     // A bare name is a session of the current agent.
     assert_eq!(daemon.ctx(&["latest", "one"]).ok(), "hello\n");
+}
+
+#[test]
+fn the_end_or_the_beginning_of_an_id_names_approvals_runs_checkpoints_issues_and_messages() {
+    let daemon = daemon();
+    let id_of = |args: &[&str], field: &str| {
+        let line = json_lines(&daemon.ctx(args).ok()).pop().unwrap();
+        line[field].as_str().unwrap_or_else(|| panic!("{args:?}: {line}")).to_owned()
+    };
+    ask_for_approval(&daemon, "asks");
+    let approval = id_of(&["approve", "coder/asks", "--list", "--json"], "id");
+    assert!(daemon.ctx(&["approve", "coder/asks", &approval[21..]]).fails(1).contains("no approval"));
+    daemon.ctx(&["approve", "coder/asks", &approval[20..]]).ok();
+    daemon.ctx(&["wait", "coder/asks"]).ok();
+    let message = id_of(&["history", "coder/asks", "--json"], "id");
+    daemon.ctx(&["pin", "coder/asks", &message[18..]]).ok();
+    let run = start_slow(&daemon, "runs");
+    daemon.ctx(&["cancel", "coder/runs", &run[20..].to_lowercase()]).ok();
+    start_slow(&daemon, "pauses");
+    daemon.ctx(&["pause", "coder/pauses"]).ok();
+    let checkpoint = id_of(&["checkpoints", "coder/pauses", "--json"], "id");
+    daemon.ctx(&["fork", "coder/pauses", "--checkpoint", &checkpoint[20..]]).ok();
+    let issue = id_of(&["issue", "new", "Work", "--json"], "id");
+    for part in [&issue[20..], &issue[..25]] {
+        assert_eq!(id_of(&["issue", "show", part, "--json"], "id"), issue);
+    }
 }

@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
-use ctx_session::record::Usage;
+use ctx_session::record::{Failure, Usage};
 use ctx_session::{Name, SessionId, Timestamp};
 use rusqlite::types::Value;
 
 use super::{Queries, Viewer, Wanted};
 use crate::db::DbError;
 use crate::db::column::{count_of, millis};
+
+/// Values of one question; SQLite takes 32,766.
+const VALUES_MAX: usize = 10_000;
 
 /// Over which sessions.
 #[derive(Debug, Clone, PartialEq)]
@@ -177,6 +180,30 @@ impl Queries<'_> {
             Ok((row.get::<_, String>(0)?, usage))
         })?;
         Ok(found.into_iter().filter_map(|(id, usage)| Some((id.parse().ok()?, usage))).collect())
+    }
+
+    /// Why the newest run of these sessions failed, for those where it did. What a fork took over is not its own.
+    pub fn failed_runs(&self, sessions: &[SessionId]) -> Result<HashMap<SessionId, Failure>, DbError> {
+        let mut failed = HashMap::new();
+        for some in sessions.chunks(VALUES_MAX) {
+            let sql = format!(
+                "SELECT s.id, r.error FROM {}
+                 WHERE s.id IN ({}) AND r.state = 'failed'
+                   AND r.seq = (SELECT max(seq) FROM runs WHERE session = s.key)",
+                own("runs AS r", "r"),
+                vec!["?"; some.len()].join(", ")
+            );
+            let ids = some.iter().map(|id| id.to_string().into()).collect();
+            let found = self.rows(&sql, ids, |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?.unwrap_or_default()))
+            })?;
+            failed.extend(
+                found
+                    .into_iter()
+                    .filter_map(|(id, error)| Some((id.parse().ok()?, serde_json::from_str(&error).ok()?))),
+            );
+        }
+        Ok(failed)
     }
 
     fn sum(&self, what: &str, from: &str, condition: &str, values: &[Value]) -> Result<u64, DbError> {

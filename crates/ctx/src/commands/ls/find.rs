@@ -38,6 +38,8 @@ pub struct Row {
     pub stale: Option<bool>,
     /// A run that has failed, but whose end could not be written yet: only the daemon knows.
     pub failing: Option<SessionFailure>,
+    /// Why its newest run failed, until the next one begins.
+    pub run_failure: Option<SessionFailure>,
     /// Tool calls that wait for an answer: only the daemon knows.
     pub approvals: usize,
     /// Why it is paused: only the daemon knows.
@@ -72,6 +74,7 @@ impl Row {
             StateName::Paused => Need::Paused,
             StateName::Failed => Need::Failed,
             StateName::Running if self.failing.is_some() => Need::Failed,
+            StateName::Idle if self.run_failure.is_some() => Need::Failed,
             StateName::Queued => Need::Queued,
             StateName::Idle | StateName::Running | StateName::Ended => Need::Nothing,
         }
@@ -323,6 +326,20 @@ pub fn mark_flawed(args: &Args, root: &Root, rows: &mut Vec<Row>) {
     }
 }
 
+/// Shows whose newest run failed. The index knows the runs; without it the list is right but for that.
+pub fn mark_failed_runs(root: &Root, rows: &mut [Row]) {
+    let is_idle = |row: &&mut Row| row.meta.state == StateName::Idle;
+    let ids: Vec<_> = rows.iter_mut().filter(is_idle).map(|row| row.meta.id).collect();
+    if ids.is_empty() {
+        return;
+    }
+    let Ok(Index::File(index)) = index::open(root) else { return };
+    let Ok(mut failed) = index.queries().failed_runs(&ids) else { return };
+    for row in rows.iter_mut().filter(is_idle) {
+        row.run_failure = failed.remove(&row.meta.id);
+    }
+}
+
 impl Row {
     /// Failed, where its log does not say so.
     fn break_down(&mut self, broken: Option<SessionFailure>) {
@@ -341,6 +358,7 @@ impl Row {
             updated_at: summary.updated_at,
             dir: summary.session.path(),
             failing: None,
+            run_failure: None,
             approvals: 0,
             pause_reason: None,
             usage: Usage::default(),
@@ -386,6 +404,7 @@ impl Row {
             updated_at: row.updated_at,
             dir: PathBuf::from(log.dir()),
             failing: None,
+            run_failure: None,
             approvals: 0,
             pause_reason: None,
             usage: row.usage,
