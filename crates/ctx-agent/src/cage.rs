@@ -32,6 +32,8 @@ pub struct Ground {
     pub git: Option<PathBuf>,
     /// The daemon's root where it lies in the project, as a path inside.
     pub covered: Option<PathBuf>,
+    /// The directories of a cage of root's in which root's files are the cage's.
+    pub lent: Vec<PathBuf>,
 }
 
 /// For whom a cage is.
@@ -55,6 +57,13 @@ impl Ground {
         let owner = owner_of(whose.uid, project)?;
         let rights = Rights::of(owner.uid()).map_err(|error| CageError::Input(error.to_string()))?;
         let can_read = |path: &Path| rights.act(|| std::fs::read_dir(path).is_ok()).unwrap_or(false);
+        let lends = whose.uid == 0 && owner == Owner::NOBODY && geteuid().is_root();
+        let can_lend = |path: &Path| lends && path.is_dir();
+        let toolchains = Toolchains::find(whose.user_home, |path| can_lend(path) || can_read(path));
+        let of_toolchains = toolchains.mounts.iter().filter(|mount| mount.access != cage::Access::Link);
+        let lent =
+            whose.mounts.iter().map(|mount| &mount.source).chain(of_toolchains.map(|mount| &mount.source));
+        let lent = lent.filter(|source| can_lend(source)).cloned().collect();
         let below = project.and_then(|project| whose.root.strip_prefix(project).ok());
         let git = project.map(|project| project.join(".git"));
         Ok(Ground {
@@ -63,10 +72,11 @@ impl Ground {
             home: agent_home(whose, owner).filter(|home| !home.exists() || can_read(home)),
             system: system_mounts(Net::None),
             system_net: system_mounts(Net::Host),
-            toolchains: Toolchains::find(whose.user_home, can_read),
+            toolchains,
             git: git.filter(|git| git.symlink_metadata().is_ok()),
             // The daemon's files are not for the cage.
             covered: below.filter(|_| whose.root.is_dir()).map(|below| Path::new(WORK).join(below)),
+            lent,
         })
     }
 
@@ -103,6 +113,7 @@ impl Ground {
             }
         }
         made.covered.extend(self.covered.clone());
+        made.lent.clone_from(&self.lent);
         made.cwd = match made.mounts.iter().any(|mount| mount.target == Path::new(WORK)) {
             true => PathBuf::from(WORK),
             false => PathBuf::from("/"),

@@ -18,7 +18,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::parse::{Parsed, PromptAt, parse, problem_at, slug_of};
+use super::parse::{Named, Parsed, PromptAt, parse_with_names, problem_at, slug_of};
 use super::spec::ProjectSpec;
 use super::yaml::At;
 use super::{PROJECT_FILE, yaml};
@@ -73,6 +73,8 @@ pub struct Looked {
     pub found: Result<Arc<Found>, Vec<Problem>>,
     /// What the file calls the project, even if it is wrong otherwise.
     pub slug: Option<Name>,
+    /// What else it names, even if it is wrong otherwise.
+    pub named: Named,
     /// Whether there is a project file at all.
     pub is_there: bool,
     /// Whether the directory is there and has no project file.
@@ -123,14 +125,22 @@ impl Snapshot {
 /// Reads a project's files, with the rights that the thread has. Blocks on the disk.
 pub fn read_project(directory: &Path, trust: Trust, bytes_max: usize, now: Timestamp) -> Looked {
     let mut reading = Reading { trust, bytes_max, stamps: Vec::new(), unseen: false };
-    let mut slug = None;
-    let found = reading.project(directory, &mut slug);
+    let (mut slug, mut named) = (None, Named::default());
+    let found = reading.project(directory, &mut slug, &mut named);
     let newest = reading.stamps.iter().filter_map(|(_, stamp)| stamp.map(|stamp| stamp.changed_ms())).max();
     let is_settled =
         !reading.unseen && newest.is_none_or(|newest| newest.saturating_add(SETTLED_MS) < now.as_millis());
     let is_there = reading.stamps.iter().any(|(path, stamp)| path == PROJECT_FILE && stamp.is_some());
     let lacks_file = reading.stamps.iter().any(|(path, stamp)| path == PROJECT_FILE && stamp.is_none());
-    Looked { found: found.map(Arc::new), slug, is_there, lacks_file, stamps: reading.stamps, is_settled }
+    Looked {
+        found: found.map(Arc::new),
+        slug,
+        named,
+        is_there,
+        lacks_file,
+        stamps: reading.stamps,
+        is_settled,
+    }
 }
 
 /// Whether a look would give the same again, told without reading anything.
@@ -164,7 +174,12 @@ enum NoText {
 }
 
 impl Reading {
-    fn project(&mut self, directory: &Path, slug: &mut Option<Name>) -> Result<Found, Vec<Problem>> {
+    fn project(
+        &mut self,
+        directory: &Path,
+        slug: &mut Option<Name>,
+        named: &mut Named,
+    ) -> Result<Found, Vec<Problem>> {
         let start = |message: String| vec![problem_at(At::START, message)];
         let dir = self.open_dir(directory).map_err(|message| {
             self.unseen = true;
@@ -178,8 +193,19 @@ impl Reading {
             NoText::Problem(at, message) => vec![problem_at(at, message)],
         })?;
         *slug = slug_of(&text);
-        let Parsed { spec, project_at, agent_at, model_at, prompts } = parse(&text)?;
-        let prompts = self.prompts(&dir, &prompts)?;
+        let parsed = parse_with_names(&text);
+        *named = match &parsed {
+            Ok(parsed) => parsed.named.clone(),
+            Err((_, named)) => named.clone(),
+        };
+        let prompts = self.prompts(&dir, &named.prompts);
+        let (Parsed { spec, project_at, agent_at, .. }, prompts) = match (parsed, prompts) {
+            (Ok(parsed), Ok(prompts)) => (parsed, prompts),
+            (parsed, prompts) => {
+                let of_file = parsed.err().map(|(problems, _)| problems);
+                return Err(in_order([of_file, prompts.err()].into_iter().flatten().flatten().collect()));
+            }
+        };
         let file_hash = sha256_hex(text.as_bytes());
         let has_command = matches!(spec.primary.compaction.delegate, Some(Delegate::Command(_)));
         let commands_by = has_command.then_some(owner);
@@ -187,6 +213,7 @@ impl Reading {
         let bytes = serde_json::to_vec(&snapshot)
             .map_err(|error| start(format!("the project cannot be written down: {error}")))?;
         let hash = sha256_hex(&bytes);
+        let model_at = named.model.as_ref().map_or(project_at, |(_, at)| *at);
         Ok(Found { snapshot, bytes: bytes.into(), hash, file_hash, project_at, agent_at, model_at })
     }
 
@@ -283,6 +310,12 @@ impl Reading {
         })?;
         Ok((text, stat.st_uid))
     }
+}
+
+/// Problems of one file in the order of their places.
+pub fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort_by_key(|problem| (problem.line, problem.column));
+    problems
 }
 
 /// Links may be followed as long as they stay inside.

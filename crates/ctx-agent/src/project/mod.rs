@@ -17,10 +17,10 @@ pub mod template;
 mod yaml;
 
 pub use ctx_host::cage::Net;
-pub use files::{Found, Looked, Snapshot, Trust, looked_like, read_project};
+pub use files::{Found, Looked, Snapshot, Trust, in_order, looked_like, read_project};
 pub use grants::grants;
 pub use mcp::read_mcp;
-pub use parse::{Parsed, PromptAt, as_json, parse};
+pub use parse::{Named, Parsed, PromptAt, as_json, parse};
 pub use plain::{PlainAgent, show_plain};
 pub use show::{Shown, directory_of, forget, show, shown_for};
 pub use spec::{

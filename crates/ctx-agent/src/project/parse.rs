@@ -30,9 +30,16 @@ pub struct Parsed {
     pub project_at: At,
     /// Where the primary's name comes from.
     pub agent_at: At,
-    /// Where its model is named, or else the primary.
-    pub model_at: At,
+    pub named: Named,
+}
+
+/// What a file names that lies elsewhere. It is known of a file with errors too, so that all of them are found at once.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Named {
     pub prompts: Vec<PromptAt>,
+    /// The primary's model, and where it is named; the default where the primary begins.
+    pub model: Option<(String, At)>,
+    pub subagent_models: Vec<(String, At)>,
 }
 
 /// A prompt file that is named, and where.
@@ -44,6 +51,10 @@ pub struct PromptAt {
 
 /// Reads the text of a project file; or everything that is wrong with it, in order.
 pub fn parse(text: &str) -> Result<Parsed, Vec<Problem>> {
+    parse_with_names(text).map_err(|(problems, _)| problems)
+}
+
+pub(super) fn parse_with_names(text: &str) -> Result<Parsed, (Vec<Problem>, Named)> {
     let mut reading = Reading::default();
     let parsed = load(text, &mut reading.complaints).and_then(|root| reading.file(&root));
     match parsed {
@@ -53,7 +64,7 @@ pub fn parse(text: &str) -> Result<Parsed, Vec<Problem>> {
                 let message = "the file is empty; start with `version: 1` and `project: NAME`";
                 reading.complaints.add(At::START, message);
             }
-            Err(problems(reading.complaints))
+            Err((problems(reading.complaints), reading.named))
         }
     }
 }
@@ -85,7 +96,7 @@ pub(super) fn problem_at(at: At, message: impl Into<String>) -> Problem {
 #[derive(Default)]
 struct Reading {
     complaints: Complaints,
-    prompts: Vec<PromptAt>,
+    named: Named,
 }
 
 impl Reading {
@@ -107,7 +118,7 @@ impl Reading {
         let mcp = self.named(fields.get("mcp"), "mcp", Reading::mcp_server);
         let primary_node = self.required(&fields, "", "primary");
         let project_at = project_node.map_or(At::START, |node| node.at);
-        let (primary, places) =
+        let (primary, agent_at) =
             primary_node.and_then(|node| self.primary(node, project.as_ref(), &subagents, &mcp)).unzip();
         let policy = self.policy(fields.get("policy"), "policy");
         let hosts = self.named(fields.get("hosts"), "hosts", Reading::host);
@@ -116,9 +127,8 @@ impl Reading {
             fields.get("cage").map(|node| cage(&mut self.complaints, node, "cage")).unwrap_or_default();
         let spec =
             ProjectSpec { project: project?, primary: primary?, subagents, policy, mcp, hosts, limits, cage };
-        let (agent_at, model_at) = places.unwrap_or((None, project_at));
-        let agent_at = agent_at.unwrap_or(project_at);
-        Some(Parsed { spec, project_at, agent_at, model_at, prompts: std::mem::take(&mut self.prompts) })
+        let agent_at = agent_at.flatten().unwrap_or(project_at);
+        Some(Parsed { spec, project_at, agent_at, named: self.named.clone() })
     }
 
     fn required<'a>(&mut self, fields: &Fields<'a>, name: &str, key: &str) -> Option<&'a Node> {
@@ -181,12 +191,15 @@ impl Reading {
         project: Option<&Name>,
         subagents: &BTreeMap<Name, Subagent>,
         mcp: &BTreeMap<Name, McpServer>,
-    ) -> Option<(Primary, (Option<At>, At))> {
+    ) -> Option<(Primary, Option<At>)> {
         let known = ["name", "model", "prompt", "tools", "compaction", "max_steps", "redact"];
         let fields = self.complaints.fields(node, "primary", &known);
         let own_name = fields.get("name").map(|node| (self.name(node, "primary.name"), node.at));
-        let model = fields.get("model").and_then(|node| self.model(node, "primary.model"));
-        let model_at = fields.get("model").map_or(node.at, |node| node.at);
+        let model = match fields.get("model") {
+            Some(node) => self.model(node, "primary.model").map(|model| (model, node.at)),
+            None => Some((DEFAULT_MODEL.to_owned(), node.at)),
+        };
+        self.named.model.clone_from(&model);
         let prompt = fields.get("prompt").and_then(|node| self.prompt(node, "primary.prompt"));
         let tools = fields.get("tools").map(|node| self.tools(node, mcp));
         let compaction = fields.get("compaction").and_then(|node| self.compaction(node, subagents));
@@ -200,14 +213,14 @@ impl Reading {
         };
         let primary = Primary {
             name: name?,
-            model: model.unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
+            model: model.map_or_else(|| DEFAULT_MODEL.to_owned(), |(model, _)| model),
             prompt,
             tools,
             compaction: compaction.unwrap_or_default(),
             max_steps,
             redact,
         };
-        Some((primary, (at, model_at)))
+        Some((primary, at))
     }
 
     fn redact(&mut self, node: &Node) -> Option<Redact> {
@@ -246,7 +259,7 @@ impl Reading {
             self.complaints.add(node.at, message);
             return None;
         }
-        self.prompts.push(PromptAt { path: text.to_owned(), at: node.at });
+        self.named.prompts.push(PromptAt { path: text.to_owned(), at: node.at });
         Some(text.to_owned())
     }
 
@@ -324,7 +337,11 @@ impl Reading {
 
     fn subagent(&mut self, node: &Node, name: &str) -> Option<Subagent> {
         let fields = self.complaints.fields(node, name, &["model", "prompt", "terminal", "acp", "cage"]);
-        let model = fields.get("model").map(|node| self.model(node, &format!("{name}.model")));
+        let model = fields.get("model").map(|node| {
+            let model = self.model(node, &format!("{name}.model"))?;
+            self.named.subagent_models.push((model.clone(), node.at));
+            Some(model)
+        });
         let prompt = fields.get("prompt").map(|node| self.prompt(node, &format!("{name}.prompt")));
         let acp = fields.get("acp").map(|node| self.complaints.command(node, &format!("{name}.acp")));
         let terminal =
@@ -380,7 +397,14 @@ impl Reading {
             let one_line =
                 if line.contains(['\n', '\r']) { Err("a rule is one line".to_owned()) } else { Ok(()) };
             match one_line.and_then(|()| line.parse::<Rule>()) {
-                Ok(rule) => lines.push(rule.to_string()),
+                Ok(rule) => {
+                    if let Some(near) = misspelt(&rule.tool) {
+                        let tool = short(&rule.tool);
+                        self.complaints
+                            .add(item.at, format!("unknown tool `{tool}`; did you mean `{near}`?"));
+                    }
+                    lines.push(rule.to_string());
+                }
                 Err(problem) => self.complaints.add(item.at, problem),
             }
         }
@@ -399,6 +423,13 @@ impl Reading {
             .and_then(|node| self.complaints.whole(node, "limits.running_per_project", 1, RUNNING_MAX));
         ProjectLimits { running_per_project: running }
     }
+}
+
+/// The tool of ours that a rule's tool is a misspelling of: a rule that matches nothing denies nothing. Other names may be those
+/// of MCP servers and of own tools, and globs match what they match.
+fn misspelt(tool: &str) -> Option<&'static str> {
+    let is_known = TOOLS.contains(&tool) || tool.contains(['*', '?']);
+    if is_known { None } else { nearest(tool, TOOLS.iter().copied()) }
 }
 
 /// Whether a path beside the project file, which is one directory down, leads out of the project.

@@ -25,6 +25,7 @@ fn ground() -> Ground {
         },
         git: Some("/src/app/.git".into()),
         covered: Some("/work/.demo".into()),
+        lent: Vec::new(),
     }
 }
 

@@ -44,7 +44,7 @@ fn complains(text: &str, expected: Expect) {
 
 #[test]
 fn the_whole_example_is_read() {
-    let Parsed { spec, prompts, agent_at, .. } = good(WHOLE);
+    let Parsed { spec, named, agent_at, .. } = good(WHOLE);
     assert_eq!((spec.project.as_str(), spec.primary.name.as_str()), ("music", "band"));
     assert_eq!(spec.primary.model, "openai:gpt-4o");
     assert_eq!(spec.primary.max_steps, Some(64));
@@ -61,7 +61,7 @@ fn the_whole_example_is_read() {
     assert_eq!(spec.limits.running_per_project, Some(4));
     assert_eq!(agent_at.pair(), (4, 9));
     assert_eq!(
-        prompts.iter().map(|prompt| prompt.path.as_str()).collect::<Vec<_>>(),
+        named.prompts.iter().map(|prompt| prompt.path.as_str()).collect::<Vec<_>>(),
         ["prompts/tester.md", "prompts/primary.md"]
     );
 }

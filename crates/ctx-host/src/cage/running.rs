@@ -31,9 +31,9 @@ use super::plan::{CgroupPlan, Freezing};
 use super::processes::{self, Process};
 use super::said::{first_line, not_started, there_is, with_complaint};
 use super::seccomp;
+use super::sources::{check_owner, lend_to};
 use super::usage::{self, Look};
-use super::value::{Access, Cage, Limit};
-use crate::rights::Rights;
+use super::value::{Cage, Limit};
 
 /// How often the counts of a cage's groups are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -129,12 +129,17 @@ impl RunningCage {
         let id = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let name = cgroups::name(parent, &id);
         let plan = CgroupPlan::new(means, &name, &cage.limits);
-        let line = command_line(cage, &seccomp::filters()?, &plan.with_rlimits(command));
+        let (filters, command) = (seccomp::filters()?, plan.with_rlimits(command));
         let process = bwrap_process(bwrap, &name, cage, io);
         let (walltime, owner) = (cage.limits.walltime, cage.owner.uid());
+        let cage = cage.clone();
         let (send, receive) = mpsc::channel();
         let thread = std::thread::Builder::new().name("cage".to_owned());
-        let work = move || match Launched::launch(process, line, plan, owner) {
+        let launch = move || {
+            let cage = lend_to(cage)?;
+            Launched::launch(process, command_line(&cage, &filters, &command), plan, owner)
+        };
+        let work = move || match launch() {
             Ok(mut launched) => {
                 let shared = Arc::clone(&launched.shared);
                 let pipes =
@@ -258,22 +263,6 @@ impl Drop for RunningCage {
     fn drop(&mut self) {
         self.shared.kill();
     }
-}
-
-/// Only root can start a process of somebody else, and each mount must be there for the owner.
-fn check_owner(cage: &Cage) -> Result<(), CageError> {
-    let uid = cage.owner.uid();
-    let own = geteuid().as_raw();
-    if own != 0 && own != uid {
-        return Err(CageError::Input(format!("uid {own} cannot start a cage of uid {uid}: only root can")));
-    }
-    let rights = Rights::of(uid).map_err(|error| CageError::NotStarted { detail: format!(": {error}") })?;
-    for mount in cage.mounts.iter().filter(|mount| mount.access != Access::Link) {
-        let found = rights.act(|| std::fs::metadata(&mount.source));
-        let found = found.map_err(|error| CageError::NotStarted { detail: format!(": {error}") })?;
-        found.map_err(|error| CageError::Source { path: mount.source.clone(), uid, error })?;
-    }
-    Ok(())
 }
 
 /// `bwrap` under the name of the cage, by which a sweep finds it, as the cage's owner, with nothing of this process's environment. Root's further groups are dropped with root.

@@ -18,6 +18,9 @@ pub struct Cage {
     pub mounts: Vec<Mount>,
     /// Directories inside that are covered by an empty one: what lies there is not for the cage.
     pub covered: Vec<PathBuf>,
+    /// Directories of the host, sources of mounts, in which root's files are the owner's. Only for a cage of root's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lent: Vec<PathBuf>,
     /// All variables of the command; nothing is inherited.
     pub env: BTreeMap<String, String>,
     pub net: Net,
@@ -43,6 +46,7 @@ impl Cage {
             owner,
             mounts,
             covered: Vec::new(),
+            lent: Vec::new(),
             env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             net: Net::None,
             limits: Limits::default(),

@@ -25,7 +25,7 @@ use crate::{autostart, here, output, sessions, words};
 /// Run a command in a cage, or show what a cage allows
 ///
 /// A cage has the project of this directory at /work, a home of its own at /home/agent, the system's programs and
-/// your toolchains read-only, and no network. Its processes have your rights, those of nobody if you are root,
+/// your toolchains read-only, and no network. Its processes have your rights, never root's,
 /// and limits on memory, processes and time. [cage] in the config file adds mounts, PATH and variables; so does the
 /// cage of the project file, once you trust it, for the project's agent and its subagents.
 #[derive(Debug, clap::Args)]

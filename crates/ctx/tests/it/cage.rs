@@ -61,6 +61,22 @@ fn a_command_runs_in_the_project_and_its_code_is_ours() {
 }
 
 #[test]
+fn root_works_in_a_project_of_its_own_where_only_root_may_go() {
+    let place = place();
+    std::fs::create_dir_all(place.workspace()).unwrap();
+    std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(place.workspace().join("plan"), "as it was").unwrap();
+    let script = "echo changed > plan; echo new > made; id -u; touch .git/x 2>/dev/null || echo kept";
+    let said = ctx(&place, true, &["cage", "run", "--", "sh", "-c", script]).ok();
+    assert_eq!(said, "1000\nkept\n");
+    for (name, text) in [("plan", "changed\n"), ("made", "new\n")] {
+        let path = place.workspace().join(name);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&path).unwrap()), 0, "{name}");
+    }
+}
+
+#[test]
 fn bombs_end_with_their_limit_named_also_for_a_plain_user() {
     let place = anns();
     for is_root in [true, false] {

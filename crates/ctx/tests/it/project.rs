@@ -57,13 +57,16 @@ fn check_needs_no_daemon_and_points_at_what_is_wrong() {
         ./.ctx/project.yaml:4:3: unknown key `modle` in `primary`; did you mean `model`?
           4 |   modle: main
             |   ^
+        ./.ctx/project.yaml:5:11: no prompt no.md in .ctx/ or in the project's directory
+          5 |   prompt: no.md
+            |           ^
         ./.ctx/project.yaml:6:14: `primary.max_steps` must be a whole number, not a text
           6 |   max_steps: "ü"
             |              ^
     "#]]
     .assert_eq(&checked.stdout);
     expect![[r#"
-        error: 2 problems (EBADMSG)
+        error: 3 problems (EBADMSG)
     "#]]
     .assert_eq(&checked.stderr);
     std::fs::write(&file, "version: 1\nproject: music\nprimary:\n  prompt: no.md\n").unwrap();
@@ -102,9 +105,31 @@ fn check_looks_for_the_agents_model_where_there_is_a_root() {
             |                  ^
     "#]]
     .assert_eq(&checked.stdout);
+    // Beside everything else that is wrong, and with the prompts that are missing.
+    let wrong = "version: 1\nproject: music\nprimary:\n  model: debug:nope\n  prompt: gone.md\n  steps: 3\n\
+                 policy: [deny shel.exec rm*, allow github.get, deny fs.*]\n";
+    std::fs::write(&file, wrong).unwrap();
+    let checked = daemon.ctx(&["project", "check"]);
+    let places = checked.stdout.lines().filter(|line| line.starts_with("./")).collect::<Vec<_>>();
+    expect![[r#"
+        ./.ctx/project.yaml:4:10: unknown model debug:nope; available: debug:echo, debug:script
+        ./.ctx/project.yaml:5:11: no prompt gone.md in .ctx/ or in the project's directory
+        ./.ctx/project.yaml:6:3: unknown key `steps` in `primary`; the keys are name, model, prompt, tools, compaction, max_steps, redact
+        ./.ctx/project.yaml:7:10: unknown tool `shel.exec`; did you mean `shell.exec`?"#]]
+    .assert_eq(&places.join("\n"));
     std::fs::write(&file, "version: 1\nproject: music\nprimary: {model: \"debug:echo\"}\n").unwrap();
     let checked = daemon.ctx(&["project", "check"]);
     assert_eq!((checked.code, checked.stderr.as_str()), (0, ""), "{}", checked.stdout);
+    let team =
+        "version: 1\nproject: music\nprimary: {model: main}\nsubagents: {far: {model: \"far:away\"}}\n";
+    std::fs::write(&file, team).unwrap();
+    let checked = daemon.ctx(&["project", "check"]);
+    assert_eq!(checked.code, 0, "{}", checked.stdout);
+    assert!(
+        checked.stderr.starts_with("warning: .ctx/project.yaml:4:26: unknown model far:away"),
+        "{}",
+        checked.stderr
+    );
     let elsewhere = daemon.ctx(&["--root", "nowhere", "project", "check"]);
     assert_eq!(elsewhere.code, 0, "{}", elsewhere.stdout);
     assert!(elsewhere.stderr.contains("no ctx root found"), "{}", elsewhere.stderr);

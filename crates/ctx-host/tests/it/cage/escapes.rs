@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use ctx_host::cage::{Means, Mount, Net};
+use ctx_host::cage::{Access, Cage, Means, Mount, Net, Owner};
 use nix::libc;
 
 use super::support::{ANN, Place, by_both, run, run_with};
@@ -224,4 +224,32 @@ fn the_environment_is_the_cage_s_alone() {
         let (_, said) = run(&place.cage(), "tr '\\0' '\\n' < /proc/1/environ | wc -c");
         assert_eq!(said, "0\n", "bwrap's own");
     });
+}
+
+#[test]
+fn roots_own_project_is_lent_to_a_cage_of_nobodys_and_nothing_else_of_roots_is() {
+    let place = Place::new();
+    // Nobody can reach it: it lies where only root may go.
+    let hidden = place.path("of-root");
+    std::fs::create_dir_all(hidden.join("project/.git")).unwrap();
+    std::fs::set_permissions(&hidden, Permissions::from_mode(0o700)).unwrap();
+    place.file("of-root/project/private", 0, 0o600, "mine");
+    place.file("of-root/project/other", ANN, 0o600, "hers");
+    let secret = place.file("open/secret", 0, 0o600, "secret");
+    let project = hidden.join("project");
+    let mut cage = Cage { owner: Owner::NOBODY, lent: vec![project.clone()], ..place.cage() };
+    cage.mounts
+        .retain(|mount| mount.access == Access::Link || mount.target != std::path::Path::new(Cage::WORK));
+    cage.mounts.insert(0, Mount::rw(&project, Cage::WORK));
+    cage.protect_git(&project);
+    cage.mounts.push(Mount::ro(place.path("open"), "/seen"));
+    let script = "cat private; echo made > made; mkdir -p a/b; stat -c %u private made a/b; \
+                  touch .git/x || echo no; cat /seen/secret || echo no; cat other || echo no; grep Uid /proc/self/status";
+    let (_, said) = run(&cage, script);
+    assert!(said.starts_with("mine1000\n1000\n1000\n"), "{said}");
+    assert_eq!(said.lines().filter(|line| *line == "no").count(), 3, "{said}");
+    assert!(!said.contains("secret\n") && !said.contains("hers"), "{} is kept: {said}", secret.display());
+    let made = std::fs::metadata(project.join("made")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&made), 0, "on the disk it is root's");
+    assert_eq!(std::fs::read_to_string(project.join("made")).unwrap(), "made\n");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ctx_agent::model::Models;
-use ctx_agent::project::{Found, PROJECT_FILE, Trust, read_project};
+use ctx_agent::project::{At, PROJECT_FILE, Trust, in_order, read_project};
 use ctx_session::project::Problem;
 use ctx_session::{Code, Limits};
 
@@ -24,11 +24,20 @@ pub fn run(directory: &Path, root: Option<Root>) -> Result<(), Failure> {
     let looked = read_project(&whole, Trust::Anyone, limits.control_file_bytes, words::now());
     let root = root.map(|root| root.path).filter(|root| root.join("model").is_dir());
     let models = root.map(|root| Models::new(root, limits));
-    let found =
-        looked.found.and_then(|found| match models.as_ref().and_then(|all| lacks_model(all, &found)) {
-            Some(problem) => Err(vec![problem]),
-            None => Ok(found),
-        });
+    let lacks = |(model, at): &(String, At)| {
+        let message = models.as_ref()?.resolve(model).err()?.to_string();
+        let (line, column) = at.pair();
+        Some(Problem { file: PROJECT_FILE.to_owned(), line, column, message })
+    };
+    // What the daemon would say of the agent's model, beside all else that is wrong.
+    let found = match (looked.found, looked.named.model.as_ref().and_then(lacks)) {
+        (Ok(found), None) => Ok(found),
+        (found, lacking) => Err(in_order(found.err().into_iter().flatten().chain(lacking).collect())),
+    };
+    // The others of a team may have a provider that is not set up here, and the agent works without its subagents.
+    for problem in looked.named.subagent_models.iter().filter_map(lacks) {
+        output::say(format_args!("warning: {problem}"));
+    }
     let mut out = output::stdout();
     match found {
         Ok(found) => {
@@ -58,13 +67,6 @@ pub fn run(directory: &Path, root: Option<Root>) -> Result<(), Failure> {
             Err(Failure::new(Code::Ebadmsg, message))
         }
     }
-}
-
-/// What the daemon would say of the agent's model; None: it is there.
-fn lacks_model(models: &Models, found: &Found) -> Option<Problem> {
-    let error = models.resolve(&found.snapshot.spec.primary.model).err()?;
-    let (line, column) = found.model_at.pair();
-    Some(Problem { file: PROJECT_FILE.to_owned(), line, column, message: error.to_string() })
 }
 
 /// Each problem with its place and the line it is on.
