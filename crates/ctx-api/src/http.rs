@@ -364,6 +364,10 @@ pub struct Handed {
     /// Why `main` is still the model of a fresh root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// The code of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub code: Option<ctx_session::Code>,
 }
 
 /// A model to be tried.

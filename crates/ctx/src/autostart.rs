@@ -5,8 +5,9 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use ctx_session::Code;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::client::Api;
@@ -18,6 +19,9 @@ use crate::root::Root;
 
 /// How often a daemon that is starting or stopping is looked at: it belongs to someone else and tells us nothing.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How long it is waited for in silence, and in all: a daemon whose socket was removed never answers.
+const SILENT: Duration = Duration::from_secs(3);
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// The same root with a daemon, which is started where none runs.
 pub fn with_daemon(root: Root) -> Result<Root, Failure> {
@@ -35,7 +39,7 @@ fn ensure(root: &Root) -> Result<(), Failure> {
     }
     let _turn = take_turn(root)?;
     loop {
-        let was_held = wait_for_holder(root);
+        let was_held = wait_for_holder(root)?;
         if root.is_up() {
             // Its first answer comes when all of its sockets are open.
             let _: serde_json::Value = Api::new(root).get("/status")?;
@@ -74,12 +78,23 @@ fn take_turn(root: &Root) -> Result<File, Failure> {
 
 /// Waits while a daemon holds the root and does not answer: it is starting or stopping, or `ctx reindex` runs.
 /// Whether there was something to wait for.
-fn wait_for_holder(root: &Root) -> bool {
-    let Ok(lock) = File::open(root.path.join(".state/lock")) else { return false };
-    let mut waited = false;
+fn wait_for_holder(root: &Root) -> Result<bool, Failure> {
+    let Ok(lock) = File::open(root.path.join(".state/lock")) else { return Ok(false) };
+    let (begun, mut waited, mut said) = (Instant::now(), false, false);
     while !root.is_up() && flock(&lock, FlockOperation::NonBlockingLockShared).is_err() {
         waited = true;
+        if begun.elapsed() > LONGEST {
+            let message = format!("a process holds {} and does not answer", root.path.display());
+            return Err(Failure::new(Code::Ehostdown, message)
+                .hint("its pid is in .state/daemon.json: end it (kill PID), and run the command again"));
+        }
+        if begun.elapsed() > SILENT && !said {
+            said = true;
+            output::say(
+                "waiting for the process that holds this root: a daemon that starts or stops, or a reindex",
+            );
+        }
         std::thread::sleep(PAUSE);
     }
-    waited
+    Ok(waited)
 }

@@ -43,8 +43,11 @@ impl Started {
 /// Starts `ctx serve` with these arguments on a root and waits until it serves or ends.
 pub fn start(root: &Path, args: &[OsString]) -> Result<Started, Failure> {
     let state = root.join(".state");
-    let made = DirBuilder::new().recursive(true).mode(0o711).create(&state);
-    made.map_err(|error| Failure::io(state.display(), error))?;
+    // Everybody may look at a root that the daemon makes, as at one that it makes itself; its state is its own.
+    for (dir, mode) in [(root, 0o755), (state.as_path(), 0o711)] {
+        let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
+        made.map_err(|error| Failure::io(dir.display(), error))?;
+    }
     let (mut log, before) = open_log(root)?;
     let program = std::env::current_exe().map_err(|error| Failure::io("the path of this program", error))?;
     let mut child = Command::new(&program)

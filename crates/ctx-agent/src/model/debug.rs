@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ctx_session::Limits;
 use ctx_session::conversation::Role;
 use ctx_session::estimate::tokens;
+use ctx_session::model_name::in_api;
 use ctx_session::record::Usage;
 
 use super::registry::{FindError, ModelId};
@@ -54,7 +55,7 @@ impl Debug {
                 (Some(Ok(script)), _) => Ok(script.play(request)),
                 (Some(Err(error)), _) => {
                     let detail = error.to_string();
-                    Err(ModelError::BadRequest { model: request.model.clone(), detail })
+                    Err(ModelError::BadRequest { model: in_api(&request.model), detail })
                 }
                 (None, Some(script)) => Ok(script.play(request)),
                 (None, None) => Ok(echo(request, text)),

@@ -151,7 +151,7 @@ pub enum ModelError {
     Protocol { model: String, detail: String },
     #[error("{model} refused to answer: {detail}; say it in other words, or choose another model")]
     Refused { model: String, detail: String },
-    #[error("{model} sent nothing for {} s ({what}); try again, or raise limits.{what}", after.as_secs())]
+    #[error("{model} sent nothing for {} s ({what}); try again, or raise limits.{what}", after.as_secs_f64())]
     Late { model: String, what: &'static str, after: Duration },
     #[error(
         "{model} is at its rate limit: {detail}; {}",

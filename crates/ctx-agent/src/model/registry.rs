@@ -64,7 +64,8 @@ pub enum FindError {
     )]
     NoDriver { name: String, driver: String },
     #[error(
-        "{name}: the provider {provider} is not set up; set its key in your shell, or run `ctx model add`"
+        "{name}: the provider {provider} is not set up; set {} in your shell, or run `ctx model add {provider}`",
+        variable_of(provider)
     )]
     NoProvider { name: String, provider: String },
     #[error("model/{name}.d stands for `{other}` already; remove it to use that name for another model")]
@@ -113,6 +114,12 @@ impl ModelId {
     fn as_typed(&self) -> String {
         format!("{}:{}", self.provider, self.model)
     }
+}
+
+/// The variable that sets up a usual provider.
+fn variable_of(provider: &str) -> &'static str {
+    let usual = adopt::USUAL.into_iter().find(|(kind, ..)| kind.as_str() == provider);
+    usual.map_or("its key", |(_, key, address)| key.unwrap_or(address))
 }
 
 /// The end of the message about an unknown model.

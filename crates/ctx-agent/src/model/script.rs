@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use ctx_session::conversation::{Part, Role};
+use ctx_session::model_name::in_api;
 use ctx_session::record::Usage;
 use serde_json::{Map, Value};
 
@@ -105,7 +106,7 @@ impl Script {
                 Step::Dump(true) => acts.extend(say(&dump(request), Event::Text)),
                 Step::Error { kind, times } => {
                     if times.is_none_or(|times| request.attempt <= times) {
-                        acts.push(Act::Fail(kind.of(&request.model)));
+                        acts.push(Act::Fail(kind.of(&in_api(&request.model))));
                         return acts;
                     }
                 }

@@ -102,8 +102,8 @@ fn may_change(root: &Path, thing: &Thing, key: &str) -> Result<(), Refusal> {
     match files.contains(&key) {
         true => Ok(()),
         false => {
-            let message = format!("{} `{key}` cannot be set; {}", thing.kind(), files.join(", "));
-            Err(Refusal::invalid("key", format!("what a {message} can")))
+            let (kind, can) = (thing.kind(), files.join(", "));
+            Err(Refusal::invalid("key", format!("`{key}` of this {kind} cannot be set; these can: {can}")))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ctx_session::command::Progress;
+use ctx_session::model_name::in_api;
 use ctx_session::record::{FinishReason, Usage};
 use ctx_session::{Limits, MessageId};
 
@@ -184,7 +185,7 @@ impl<'a> Telling<'a> {
     }
 
     fn broke_off(&self, detail: String) -> Heard {
-        Heard::Failed(ModelError::BrokenStream { model: self.model.clone(), detail })
+        Heard::Failed(ModelError::BrokenStream { model: in_api(&self.model), detail })
     }
 
     async fn hear(&mut self, event: Event) -> Result<Heard, Stopped> {

@@ -24,6 +24,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use ctx_host::cage::Cage;
 use ctx_session::command::{Outcome, Progress};
 use ctx_session::conversation::{Message, Part};
+use ctx_session::model_name::in_api;
 use ctx_session::port::{RunPort, Step, Stopped};
 use ctx_session::project::Strategy;
 use ctx_session::record::{CancelReason, CompactionTrigger, Failure};
@@ -344,7 +345,7 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
         }
         if step == 1 && !noticed && !desk.model.has_price() && job.limits.spends_are_limited() {
             noticed = true;
-            port.progress(no_price(&desk.request.model)).await?;
+            port.progress(no_price(&in_api(&desk.request.model))).await?;
         }
         if !made_room && shorten::is_due(&desk) {
             let trigger = CompactionTrigger::ThresholdCrossed;
@@ -372,7 +373,7 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
         (made_room, overflowed) = (false, false);
         // A run that is taken up again after tool calls may have nothing to add to them.
         if said.is_empty() && !desk.acted {
-            return Err(ModelError::Empty { model: desk.request.model }.into());
+            return Err(ModelError::Empty { model: in_api(&desk.request.model) }.into());
         }
         if said.calls.is_empty() {
             return Ok(());

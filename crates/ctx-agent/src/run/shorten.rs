@@ -8,6 +8,7 @@ use std::time::Duration;
 use ctx_session::command::Progress;
 use ctx_session::conversation::{Part, Role};
 use ctx_session::estimate::{MESSAGE_TOKENS, left, share, tokens};
+use ctx_session::model_name::in_api;
 use ctx_session::project::{Compaction as Settings, Delegate, Strategy};
 use ctx_session::record::{Compaction, CompactionTrigger, PluginCost, PluginFired, Usage};
 use ctx_session::{CompactionId, Limits, MessageId};
@@ -328,7 +329,7 @@ async fn listen(model: &dyn Model, request: &Request, bounds: Bounds) -> Result<
             Some(Event::Finish(_)) => return Ok((text, usage)),
             None => {
                 let detail = "the summary ended in the middle".to_owned();
-                return Err(ModelError::BrokenStream { model: request.model.clone(), detail }.into());
+                return Err(ModelError::BrokenStream { model: in_api(&request.model), detail }.into());
             }
         }
     }

@@ -187,7 +187,7 @@ async fn a_stream_that_ends_without_a_finish_broke_off() {
     expect![[r##"
         #1 started step 1 acme/m
         #1 text "half"
-        failed EPIPE broken_stream: the answer of acme/m broke off: it ended in the middle; send the message again
+        failed EPIPE broken_stream: the answer of acme:m broke off: it ended in the middle; send the message again
     "##]]
     .assert_eq(&play(&Root::new(), vec![Event::Text("half".into())]).await);
 }
@@ -230,7 +230,7 @@ async fn tool_calls_that_no_record_could_hold_end_the_run() {
         ctx_agent::model::ToolCall { provider_call_id: None, name: "fs.read".into(), input, provider: None };
     expect![[r##"
         #1 started step 1 acme/m
-        failed EPIPE broken_stream: the answer of acme/m broke off: its tool calls have more than 20 bytes; send the message again
+        failed EPIPE broken_stream: the answer of acme:m broke off: its tool calls have more than 20 bytes; send the message again
     "##]]
     .assert_eq(&play(&root, vec![Event::ToolCall(call), Event::Finish(Finish::ToolCalls)]).await);
 }

@@ -131,10 +131,10 @@ async fn a_model_may_stop_after_a_tool_call_without_a_word() {
 #[tokio::test]
 async fn each_error_has_its_code_and_ends_the_run() {
     for (kind, expected) in [
-        ("unreachable", "failed EHOSTDOWN unreachable: debug/script cannot be reached"),
-        ("overflow", "failed EOVERFLOW overflow: the conversation is too long for debug/script"),
-        ("broken_stream", "failed EPIPE broken_stream: the answer of debug/script broke off"),
-        ("empty", "failed ENODATA empty: debug/script gave an empty answer"),
+        ("unreachable", "failed EHOSTDOWN unreachable: debug:script cannot be reached"),
+        ("overflow", "failed EOVERFLOW overflow: the conversation is too long for debug:script"),
+        ("broken_stream", "failed EPIPE broken_stream: the answer of debug:script broke off"),
+        ("empty", "failed ENODATA empty: debug:script gave an empty answer"),
     ] {
         let root = Root::new();
         let told = root.run("debug/script", &format!(r#"{{"script":[{{"error":"{kind}"}}]}}"#)).await;
@@ -151,7 +151,7 @@ async fn a_rate_limit_is_tried_again_with_growing_waits_until_the_attempts_are_u
             retries EAGAIN after attempt 2 of 5 in 500 ms
             retries EAGAIN after attempt 3 of 5 in 1000 ms
             retries EAGAIN after attempt 4 of 5 in 2000 ms
-            failed EAGAIN rate_limit: debug/script is at its rate limit: its script says so; wait a little and send the message again
+            failed EAGAIN rate_limit: debug:script is at its rate limit: its script says so; wait a little and send the message again
         "#]],
     )
     .await;

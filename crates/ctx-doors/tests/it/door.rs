@@ -198,7 +198,7 @@ impl Catalog for OneAgent {
     }
 
     fn take_variables(&self, _: u32, _: BTreeMap<String, String>) -> Told<'_, Handed> {
-        Box::pin(std::future::ready(Ok(Handed { providers: Vec::new(), problem: None })))
+        Box::pin(std::future::ready(Ok(Handed { providers: Vec::new(), problem: None, code: None })))
     }
 
     fn try_model(&self, _: u32, model: String) -> Told<'_, Tried> {

@@ -2,9 +2,10 @@
 //!
 //! The processes of a cage never have root's rights, so a cage of root's is nobody's, and nobody could not change root's own
 //! project, or reach it below `/root`. So the sources in [`Cage::lent`] are mounted once more, for this cage alone, with root
-//! and nobody exchanged (an idmapped mount): inside, root's files are the agent's, and what it makes is root's on the disk. Files
-//! outside of them stay unreadable. It needs a kernel and a file system that can do this, and root; else the cage is as it is
-//! without.
+//! and nobody exchanged (an idmapped mount): inside, root's files are the agent's, and what it makes is root's on the disk. What
+//! else the cage may write is nobody's already (its home), and is mounted as it is, because it may lie below `/root` too. All
+//! other files stay unreadable. It needs a kernel and a file system that can do this, and root; else, and where a
+//! single file may be written, the cage is as it is without.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,55 +21,77 @@ use rustix::mount::{
     MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree,
 };
 
-use super::value::{Access, Cage};
+use super::value::{Access, Cage, Mount};
 
 /// Where the mounts are, each seen by one cage alone. Its parent is root's, so nobody puts anything else there.
 const PLACE: &str = "/run/ctx-lent";
 /// Root and nobody exchanged, all others as they are.
 const EXCHANGED: &str = "0 65534 1\n1 1 65533\n65534 0 1\n65535 65535 4294901760\n";
 
-/// The cage with the places of its lent sources instead of the sources, and the sources with their places.
-pub(super) fn with_places(cage: &Cage) -> (Cage, Vec<(PathBuf, PathBuf)>) {
-    let places: Vec<(PathBuf, PathBuf)> = cage
-        .lent
-        .iter()
-        .enumerate()
-        .map(|(n, source)| (source.clone(), Path::new(PLACE).join(n.to_string())))
-        .collect();
-    let mut placed = Cage { lent: Vec::new(), ..cage.clone() };
-    for mount in placed.mounts.iter_mut().filter(|mount| mount.access != Access::Link) {
-        let below =
-            |(source, place): &(PathBuf, PathBuf)| Some(place.join(mount.source.strip_prefix(source).ok()?));
-        if let Some(placed) = places.iter().find_map(below) {
-            mount.source = placed;
+/// A source that is mounted for one cage, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Lent {
+    source: PathBuf,
+    place: PathBuf,
+    /// Whether root's files in it become the cage's.
+    exchanges: bool,
+}
+
+/// Whether a mount of this cage is reached by its place and not by its source.
+pub(super) fn is_placed(cage: &Cage, mount: &Mount) -> bool {
+    let is_lent = || cage.lent.iter().any(|lent| mount.source.starts_with(lent));
+    match mount.access {
+        Access::Link => false,
+        Access::Rw => !cage.lent.is_empty(),
+        Access::Ro => is_lent(),
+    }
+}
+
+/// The cage with places instead of sources, and what is to be mounted there.
+pub(super) fn with_places(cage: &Cage) -> (Cage, Vec<Lent>) {
+    let lent = cage.lent.iter().map(|source| (source, true));
+    let placed =
+        cage.mounts.iter().filter(|mount| is_placed(cage, mount)).map(|mount| (&mount.source, false));
+    let mut all: Vec<Lent> = Vec::new();
+    for (source, exchanges) in lent.chain(placed) {
+        if !all.iter().any(|known| source.starts_with(&known.source)) {
+            let place = Path::new(PLACE).join(all.len().to_string());
+            all.push(Lent { source: source.clone(), place, exchanges });
         }
     }
-    (placed, places)
+    let mut made = Cage { lent: Vec::new(), ..cage.clone() };
+    for mount in made.mounts.iter_mut().filter(|mount| is_placed(cage, mount)) {
+        let placed =
+            all.iter().find_map(|lent| Some(lent.place.join(mount.source.strip_prefix(&lent.source).ok()?)));
+        mount.source = placed.unwrap_or_else(|| std::mem::take(&mut mount.source));
+    }
+    (made, all)
 }
 
 /// Mounts the sources at their places, for this thread and what it starts.
-pub(super) fn mount(places: &[(PathBuf, PathBuf)]) -> Result<(), String> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+pub(super) fn mount(all: &[Lent]) -> Result<(), String> {
+    let failed = |what: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", what.display());
     let exchange = exchange()?;
-    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| failed("cannot make a mount namespace", &error))?;
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("cannot make a mount namespace: {error}"))?;
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
-        .map_err(|error| failed("cannot keep mounts apart", &error))?;
-    for (source, place) in places {
-        let shown = source.display().to_string();
+        .map_err(|error| format!("cannot keep mounts apart: {error}"))?;
+    for Lent { source, place, exchanges } in all {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, source, flags | OpenTreeFlags::AT_RECURSIVE)
-            .map_err(|error| failed(&shown, &error))?;
-        // A file system that is mounted below may not be able to: it is shown as it is.
-        set_exchange(&tree, &exchange, libc::AT_RECURSIVE)
-            .or_else(|_| set_exchange(&tree, &exchange, 0))
-            .map_err(|error| failed(&shown, &error))?;
+            .map_err(|error| failed(source, &error))?;
+        if *exchanges {
+            // A file system that is mounted below may not be able to: it is shown as it is.
+            set_exchange(&tree, &exchange, libc::AT_RECURSIVE)
+                .or_else(|_| set_exchange(&tree, &exchange, 0))
+                .map_err(|error| failed(source, &error))?;
+        }
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o711)
             .create(place)
-            .map_err(|error| failed(&place.display().to_string(), &error))?;
+            .map_err(|error| failed(place, &error))?;
         move_mount(tree, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-            .map_err(|error| failed(&shown, &error))?;
+            .map_err(|error| failed(source, &error))?;
     }
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! What a cage shows of the host: whether its owner can reach it, and what of root's is lent to it.
 
-use std::path::Path;
-
 use rustix::process::geteuid;
 
 use super::error::CageError;
@@ -17,9 +15,8 @@ pub(super) fn check_owner(cage: &Cage) -> Result<(), CageError> {
         return Err(CageError::Input(format!("uid {own} cannot start a cage of uid {uid}: only root can")));
     }
     let rights = Rights::of(uid).map_err(|error| CageError::NotStarted { detail: format!(": {error}") })?;
-    let is_lent = |source: &Path| cage.lent.iter().any(|lent| source.starts_with(lent));
-    let own = cage.mounts.iter().filter(|mount| mount.access != Access::Link && !is_lent(&mount.source));
-    for mount in own {
+    let own = cage.mounts.iter().filter(|mount| mount.access != Access::Link);
+    for mount in own.filter(|mount| !lend::is_placed(cage, mount)) {
         let found = rights.act(|| std::fs::metadata(&mount.source));
         let found = found.map_err(|error| CageError::NotStarted { detail: format!(": {error}") })?;
         found.map_err(|error| CageError::Source { path: mount.source.clone(), uid, error })?;

@@ -30,6 +30,17 @@ pub enum Verdict {
     },
 }
 
+impl From<Verdict> for ApprovalAnswer {
+    fn from(verdict: Verdict) -> ApprovalAnswer {
+        let (decision, scope, note) = match verdict {
+            Verdict::Allow => (Decision::Allow, None, None),
+            Verdict::Always => (Decision::Allow, Some(ApprovalScope::Session), None),
+            Verdict::Deny { reason } => (Decision::Deny, None, reason),
+        };
+        ApprovalAnswer { decision, scope, note }
+    }
+}
+
 /// The answer in a line, if it is one.
 pub fn verdict(line: &str) -> Option<Verdict> {
     let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
@@ -58,12 +69,7 @@ impl Chat<'_> {
     /// Answers the oldest call that waits.
     pub(super) async fn answer(&mut self, verdict: Verdict) -> Result<(), Failure> {
         let Some(asked) = self.asked.pop_front() else { return Ok(()) };
-        let (decision, scope, note) = match verdict {
-            Verdict::Allow => (Decision::Allow, None, None),
-            Verdict::Always => (Decision::Allow, Some(ApprovalScope::Session), None),
-            Verdict::Deny { reason } => (Decision::Deny, None, reason),
-        };
-        self.settle(&asked, ApprovalAnswer { decision, scope, note }).await
+        self.settle(&asked, verdict.into()).await
     }
 
     async fn settle(&mut self, asked: &Asked, answer: ApprovalAnswer) -> Result<(), Failure> {

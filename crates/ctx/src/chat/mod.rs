@@ -4,7 +4,7 @@
 //! the session's socket, also when it broke, and `past` reads what was missed; `slash` has the commands; `answer` is how
 //! approvals and pauses are answered. Here they meet.
 
-mod answer;
+pub mod answer;
 mod connect;
 mod editor;
 mod hands;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use ctx_agent::project::McpServer;
 use ctx_api::http::{Handed, List, Named, Variables};
-use ctx_session::Name;
+use ctx_session::{Code, Name};
 
 use super::Api;
 use crate::config::{self, Environment, FileArg};
 use crate::failure::Failure;
-use crate::here;
 use crate::root::Root;
+use crate::{here, output};
 
 /// Hands over what the MCP servers are given that the config file and this directory's project file name. A server without its
 /// value says so when it is started.
@@ -47,4 +47,16 @@ pub fn hand_over(root: &Root) -> Result<Handed, Failure> {
     let variables: BTreeMap<String, String> =
         config::provider_variables(&configured).into_iter().filter_map(value).collect();
     Api::new(root).put("/providers/variables", &Variables { variables })
+}
+
+/// Why no model is there for who names none.
+pub fn no_main(handed: &Handed) -> Option<Failure> {
+    let problem = handed.problem.as_ref()?;
+    let failure = Failure::new(handed.code.unwrap_or(Code::Einval), output::plain(problem));
+    Some(match handed.code {
+        Some(Code::Ehostdown) => {
+            failure.hint("check that the provider is up, or name another model with --model")
+        }
+        Some(_) | None => failure.hint("name one with `--model PROVIDER:MODEL`; `ctx model ls` lists models"),
+    })
 }

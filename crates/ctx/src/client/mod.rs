@@ -7,7 +7,7 @@ mod query;
 mod socket;
 
 pub use api::Api;
-pub use hand_over::{hand_over, tell_of_servers};
+pub use hand_over::{hand_over, no_main, tell_of_servers};
 pub use live::{As, LiveFrame, LiveSocket, Place};
 pub use query::Query;
 pub use socket::{AgentSocket, Received};

@@ -10,12 +10,15 @@ use ctx_agent::model::registry::ModelId;
 use ctx_api::http::{List, ModelNamed, Tried, TryModel};
 use ctx_session::{Code, Name};
 
-use crate::client::{Api, hand_over};
+use crate::client::{self, Api, hand_over};
 use crate::config::{self, Environment, FileArg};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::table::{self, Cell};
+
+/// The alias that a model is looked for behind when none is named.
+const MAIN: &str = "main";
 
 /// Set up, list and test models
 ///
@@ -40,6 +43,12 @@ pub struct Args {
 enum What {
     /// Add a provider to the config file and test it
     Add(Add),
+    /// Remove a provider from the config file; a key that `add` stored is removed with it
+    Rm {
+        /// What the provider is called
+        #[arg(value_name = "PROVIDER")]
+        name: String,
+    },
     /// List models with their window, their price, and where the key comes from
     Ls {
         /// Print JSON
@@ -55,7 +64,7 @@ enum What {
     /// Ask a model for a short answer
     Test {
         /// provider:model, or an alias
-        #[arg(value_name = "MODEL", default_value = "main")]
+        #[arg(value_name = "MODEL", default_value = MAIN)]
         model: String,
     },
 }
@@ -91,6 +100,7 @@ struct Add {
 pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(), Failure> {
     match args.what {
         What::Add(add) => add_provider(add, root),
+        What::Rm { name } => remove_provider(&name),
         What::Ls { json } => list(&root()?, json),
         What::Use { model } => use_model(&root()?, &model),
         What::Test { model } => test(&root()?, model),
@@ -148,7 +158,12 @@ fn use_model(root: &Root, model: &str) -> Result<(), Failure> {
 }
 
 fn test(root: &Root, model: String) -> Result<(), Failure> {
-    hand_over(root)?;
+    let handed = hand_over(root)?;
+    if model == MAIN
+        && let Some(failure) = client::no_main(&handed)
+    {
+        return Err(failure);
+    }
     let tried: Tried = Api::new(root).post_with("/models/test", &TryModel { model })?;
     let mut out = output::stdout();
     writeln!(out, "{} answered in {} ms: {}", tried.model, tried.took_ms, output::one_line(&tried.text))?;
@@ -170,6 +185,17 @@ fn add_provider(mut add: Add, root: impl FnOnce() -> Result<Root, Failure>) -> R
             format!("`{}` is not a provider's name: {rule}", output::plain(&name)),
         ));
     }
+    if name == "debug" {
+        return Err(Failure::new(
+            Code::Einval,
+            "`debug` is the provider of the built-in models; choose another name",
+        ));
+    }
+    let is_address = |url: &String| url.starts_with("http://") || url.starts_with("https://");
+    if let Some(url) = add.base_url.as_ref().filter(|url| !is_address(url)) {
+        let message = format!("`{}` is no address; write it as http://HOST:PORT/v1", output::plain(url));
+        return Err(Failure::new(Code::Einval, message));
+    }
     let kind_name = add.kind.clone().unwrap_or_else(|| name.clone());
     let Some(kind) = Kind::from_name(&kind_name) else {
         let kinds = Kind::ALL.map(Kind::as_str).join(", ");
@@ -183,7 +209,7 @@ fn add_provider(mut add: Add, root: impl FnOnce() -> Result<Root, Failure>) -> R
     let loaded = config::load(&FileArg::of_environment(), &Environment::of_process())?;
     if loaded.config.models.contains_key(&name) {
         return Err(Failure::new(Code::Eexist, format!("[models.{name}] is in {} already", path.display()))
-            .hint("edit it there, or remove it first"));
+            .hint(format!("edit it there, or remove it with `ctx model rm {name}`")));
     }
     let has_key = add.key_env.is_some() || add.key_file.is_some() || add.key_command.is_some();
     if !has_key && kind != Kind::Ollama && asks {
@@ -210,6 +236,38 @@ fn add_provider(mut add: Add, root: impl FnOnce() -> Result<Root, Failure>) -> R
             Ok(())
         }
     }
+}
+
+fn remove_provider(name: &str) -> Result<(), Failure> {
+    let path = own_config()?;
+    let failed = |error| Failure::io(path.display(), error);
+    let text = std::fs::read_to_string(&path).or_else(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(String::new()),
+        _ => Err(failed(error)),
+    })?;
+    let Some(rest) = without_section(&text, name) else {
+        let message = format!("there is no [models.{}] in {}", output::one_line(name), path.display());
+        return Err(Failure::new(Code::Enoent, message).hint("`ctx model ls` shows where keys come from"));
+    };
+    replace(&path, &rest)?;
+    if let Some(dir) = path.parent() {
+        // One that is elsewhere is the user's own.
+        let _ = std::fs::remove_file(dir.join("keys").join(name));
+    }
+    output::say(format_args!("removed [models.{name}] from {}", path.display()));
+    Ok(())
+}
+
+/// The text without a provider's section, up to the next one. None: there is no such section.
+fn without_section(text: &str, name: &str) -> Option<String> {
+    let begins = |line: &&str| line.trim() == format!("[models.{name}]");
+    text.lines().find(begins)?;
+    let mut inside = false;
+    let rest = text.lines().filter(|line| {
+        inside = begins(line) || (inside && !line.trim_start().starts_with('['));
+        !inside
+    });
+    Some(rest.map(|line| format!("{line}\n")).collect())
 }
 
 /// The section as it is written.
@@ -248,8 +306,13 @@ pub(super) fn write_section(path: &Path, section: &str) -> Result<(), Failure> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(failed)?;
     }
+    replace(path, &format!("{old}{gap}{section}"))
+}
+
+fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error| Failure::io(path.display(), error);
     let aside = path.with_extension("toml.new");
-    std::fs::write(&aside, format!("{old}{gap}{section}")).map_err(failed)?;
+    std::fs::write(&aside, text).map_err(failed)?;
     std::fs::rename(&aside, path).map_err(failed)
 }
 
@@ -287,4 +350,17 @@ fn ask_hidden(question: &str) -> Result<String, Failure> {
     let _ = tcsetattr(&stdin, OptionalActions::Flush, &before);
     let _ = writeln!(std::io::stderr());
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_removed_and_the_rest_stays_as_it_is() {
+        let text = "autostart = false\n\n[models.a]\nkind = \"openai\"\n\n# b\n[models.b]\nkind = \"gemini\"\n[limits]\nx = 1\n";
+        let rest = without_section(text, "b").unwrap();
+        assert_eq!(rest, "autostart = false\n\n[models.a]\nkind = \"openai\"\n\n# b\n[limits]\nx = 1\n");
+        assert_eq!(without_section(text, "limits"), None);
+    }
 }

@@ -16,13 +16,13 @@ use crate::sessions;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx retry coder
+  ctx retry
   ctx retry coder/build && ctx wait coder/build
 
 exit codes: 0 success, 1 failed or nothing to try again, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session, or an agent for its current one
-    #[arg(value_name = "SESSION", default_value = sessions::DEFAULT_AGENT)]
+    /// The session, or an agent for its current one [default: the current session of this directory's agent]
+    #[arg(value_name = "SESSION", default_value = sessions::HERE, hide_default_value = true)]
     session: String,
     /// Print the run that has begun as JSON
     #[arg(long)]
@@ -37,6 +37,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         return output::json(&begun);
     }
     let run = begun.run_id.ok_or_else(|| Failure::new(Code::Eio, "the daemon named no run"))?;
-    output::say(format_args!("run {run} has begun; `ctx attach {}` shows it", output::plain(&args.session)));
+    output::say(format_args!("run {run} has begun; `ctx attach {id}` shows it"));
     Ok(())
 }

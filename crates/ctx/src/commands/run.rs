@@ -55,9 +55,8 @@ pub struct Args {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let text = task(&args.words)?;
     let handed = hand_over(root)?;
-    if let (None, Some(problem)) = (&args.model, handed.problem) {
-        return Err(Failure::new(Code::Einval, output::plain(&problem))
-            .hint("name one with `--model PROVIDER:MODEL`; `ctx model ls` lists models"));
+    if let (None, Some(failure)) = (&args.model, client::no_main(&handed)) {
+        return Err(failure);
     }
     let chat::Here { agent, dir } = chat::Here::of(root, None)?;
     let session = match args.session {
@@ -82,6 +81,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let form = if args.json { Form::Json } else { Form::Text };
     let end = client::runtime()?.block_on(async {
         let mut show = Show::new(form, agent.as_str()).with_work();
+        if request.model_override.is_none() {
+            show = show.expecting_a_model();
+        }
         let mut interrupts = Interrupts::new()?;
         Talk::new(root, Object::Agent(agent.clone()))
             .exchange(&request, wait, &mut show, &mut interrupts)
@@ -95,7 +97,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         }
         End::Waits | End::Left => Err(Failure::Told { exit: 1 }),
         End::Cancelled => Err(Failure::Told { exit: 130 }),
-        End::Failed(code) => Err(Failure::Told { exit: code.exit() }),
+        End::Failed(code) => {
+            if form == Form::Text {
+                output::say(format_args!(
+                    "session {agent}/{session}: `ctx retry {agent}/{session}` tries again"
+                ));
+            }
+            Err(Failure::Told { exit: code.exit() })
+        }
     }
 }
 

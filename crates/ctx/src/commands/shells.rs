@@ -44,6 +44,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Sub {
     /// List all shells
+    #[command(alias = "ls")]
     List,
     /// Print a shell's transcript
     Show {

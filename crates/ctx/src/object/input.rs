@@ -64,14 +64,15 @@ impl Input {
         }
     }
 
-    /// What is sent to an agent or a model. JSON that says what is asked is read as that; every other text is the message.
+    /// What is sent to an agent or a model. JSON that says what is asked is read as that, and the frames of another object as
+    /// what that one answered; every other text is the message.
     pub(super) fn request(
         self,
         object: &Object,
         session: Option<String>,
         request: Request,
     ) -> Result<Request, Failure> {
-        let text = self.0;
+        let text = answer_in_frames(&self.0)?.unwrap_or(self.0);
         let value: Option<Value> = serde_json::from_str(&text).ok();
         let keys: &[&str] = match object {
             Object::Agent(_) => &["task", "input"],
@@ -120,6 +121,27 @@ impl Said {
         Said { task: None, input: None, messages: None, session: None, scope: None, space: None, cwd: None };
 }
 
+/// What an object answered, if these are the frames that it writes to a pipe: so objects make a pipeline. An answer that
+/// failed is not passed on.
+fn answer_in_frames(text: &str) -> Result<Option<String>, Failure> {
+    let mut frames = text.lines().map(|line| serde_json::from_str::<Value>(line).ok());
+    let kind = |frame: &Value| frame.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(Some(first)) = frames.next() else { return Ok(None) };
+    if kind(&first) != "start" || first.get("run").is_none() {
+        return Ok(None);
+    }
+    let Some(frames) = frames.collect::<Option<Vec<Value>>>() else { return Ok(None) };
+    if frames.iter().any(|frame| kind(frame) == "done" && frame.get("status") != Some(&Value::from("ok"))) {
+        return Err(bad(
+            "what came in is an answer that failed or was cancelled, so there is nothing to pass on",
+        ));
+    }
+    let answers = frames.iter().filter(|frame| kind(frame) == "message");
+    let parts = answers.filter_map(|frame| frame.get("content")?.as_array()).flatten();
+    let texts: Vec<&str> = parts.filter_map(|part| part.get("text")?.as_str()).collect();
+    Ok(Some(texts.join("\n")))
+}
+
 fn bad(message: impl Into<String>) -> Failure {
     Failure::new(Code::Einval, message)
 }
@@ -166,6 +188,19 @@ mod tests {
             (kept.session.as_deref(), kept.scope, kept.cwd.as_deref()),
             (Some("s"), None, Some("/work"))
         );
+    }
+
+    #[test]
+    fn the_frames_of_another_object_are_what_it_answered() {
+        let frames = "{\"type\":\"start\",\"run\":\"r\"}\n{\"type\":\"delta\",\"text\":\"a\"}\n\
+                      {\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"a b\"}]}\n\
+                      {\"type\":\"done\",\"run\":\"r\",\"status\":\"ok\"}\n";
+        assert_eq!(request(frames, &agent()).unwrap().input.as_deref(), Some("a b"));
+        let failed = frames.replace("\"ok\"", "\"error\"");
+        assert_eq!(request(&failed, &agent()).unwrap_err().exit(), 2);
+        for other in ["{\"type\":\"start\"}\nhello", "{\"type\":\"start\",\"run\":\"r\"}\nhello", "start"] {
+            assert_eq!(request(other, &model()).unwrap().input.as_deref(), Some(other));
+        }
     }
 
     #[test]

@@ -79,8 +79,9 @@ impl Root {
     pub(super) async fn take(&self, uid: u32, found: BTreeMap<String, String>) -> Result<Handed, Refusal> {
         self.providers.look_again();
         self.providers.take(uid, found)?;
-        let problem = self.providers.choose_main(uid).await.err().map(|refusal| refusal.message);
-        Ok(Handed { providers: self.providers.shown(uid), problem })
+        let refusal = self.providers.choose_main(uid).await.err();
+        let (problem, code) = refusal.map(|refusal| (refusal.message, refusal.code)).unzip();
+        Ok(Handed { providers: self.providers.shown(uid), problem, code })
     }
 
     pub(super) async fn try_out(&self, uid: u32, name: &str) -> Result<Tried, Refusal> {

@@ -3,6 +3,7 @@
 //! `show` writes frames for a person or a program; `interrupt` is Ctrl-C: the first one cancels the run, the
 //! second one leaves.
 
+mod asked;
 mod interrupt;
 mod show;
 
@@ -19,6 +20,7 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions, waits, words};
 
+use asked::Asked;
 pub use interrupt::Interrupts;
 pub use show::{Form, Show};
 
@@ -57,6 +59,7 @@ pub struct Talk<'a> {
     last_run: Option<String>,
     /// Says how many runs there are, while a message waits for one to end.
     counts: Option<LiveSocket>,
+    asked: Asked,
 }
 
 /// The run that a message became, as far as we know.
@@ -86,11 +89,13 @@ enum Event {
     Interrupted,
     /// The number of concurrent runs has changed.
     Counted,
+    /// A line was typed while a call waits for an answer.
+    Typed(String),
 }
 
 impl<'a> Talk<'a> {
     pub fn new(root: &'a Root, with: Object) -> Talk<'a> {
-        Talk { root, with, socket: None, last_run: None, counts: None }
+        Talk { root, with, socket: None, last_run: None, counts: None, asked: Asked::default() }
     }
 
     /// The run of the last message.
@@ -124,6 +129,11 @@ impl<'a> Talk<'a> {
                     if let Step::Done(end) = take(&mut seen, request, &received, wait, show)? {
                         break end;
                     }
+                    if let (Some(Frame::Approval { approval, .. }), Some(session)) =
+                        (&received.frame, seen.session_id.as_ref().filter(|_| show.takes_answers()))
+                    {
+                        self.asked.add(session, approval);
+                    }
                     if seen.is_queued && self.counts.is_none() {
                         let place = self.place_in_queue(&seen).await;
                         show.talk(waits::waits_in_queue(place));
@@ -138,6 +148,7 @@ impl<'a> Talk<'a> {
                     break End::Left;
                 }
                 Event::Counted => self.start_queued(&mut seen).await?,
+                Event::Typed(line) => self.asked.answer(self.root, &line).await?,
                 Event::Interrupted if interrupts.count() > 1 => break End::Left,
                 Event::Interrupted => {
                     show.talk("cancelling; press Ctrl-C again to leave");
@@ -167,6 +178,7 @@ impl<'a> Talk<'a> {
             read = socket.next() => read,
             () = interrupts.next() => return Event::Interrupted,
             () = counted(&mut self.counts) => return Event::Counted,
+            line = self.asked.line() => return Event::Typed(line),
         };
         match read {
             Ok(Some(received)) => Event::Frame(Box::new(received)),

@@ -27,6 +27,8 @@ pub struct Show {
     on_terminal: bool,
     /// Whether tool calls and diffs are shown too, on stderr.
     shows_work: bool,
+    /// Whether an answer of the model that only repeats is a surprise.
+    expects_model: bool,
     paint: Paint,
     /// The text of the current message that was shown as deltas.
     shown: String,
@@ -52,6 +54,7 @@ impl Show {
             out,
             on_terminal,
             shows_work,
+            expects_model: false,
             paint,
             shown,
             at_line_start: true,
@@ -67,14 +70,29 @@ impl Show {
         Show { shows_work: true, ..self }
     }
 
+    /// There is a task, and nobody chose the model that only repeats.
+    #[must_use]
+    pub fn expecting_a_model(self) -> Show {
+        Show { expects_model: true, ..self }
+    }
+
+    /// Whether who sees this can answer an approval by typing.
+    pub fn takes_answers(&self) -> bool {
+        self.form == Form::Text && super::asked::can_answer()
+    }
+
     /// The run that was shown to begin, if one was.
     pub fn begun(&self) -> Option<&str> {
         self.begun.as_deref()
     }
 
     pub fn frame(&mut self, frame: &Frame, line: &str) -> Result<(), Failure> {
-        if let Frame::Start { run, .. } = frame {
+        if let Frame::Start { run, model, .. } = frame {
             self.begun = Some(run.clone());
+            // Who has a task for an agent does not mean to hear it again.
+            if self.expects_model && self.form == Form::Text && model == "debug/echo" {
+                self.talk("no model is set up: debug:echo repeats what you say; `ctx model add` sets one up");
+            }
         }
         match self.form {
             Form::Json => {
@@ -149,7 +167,10 @@ impl Show {
                 if let Some(diff) = diff {
                     self.talk(crate::render::diff::text(diff, "  ", self.paint).trim_end());
                 }
-                self.talk(waits::asks(&named, approval, tool, subject.as_deref()));
+                match self.takes_answers() {
+                    true => self.talk(waits::asks_here(tool, subject.as_deref())),
+                    false => self.talk(waits::asks(&named, approval, tool, subject.as_deref())),
+                }
                 Ok(())
             }
             Frame::Error { code, message, .. } => {

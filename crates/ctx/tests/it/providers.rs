@@ -214,6 +214,57 @@ fn a_provider_is_added_to_the_config_file_with_its_key_apart() {
     let listed = daemon.ctx(&["model", "ls", "--json"]).ok();
     assert!(listed.contains("own:test-model") && !listed.contains(KEY), "{listed}");
     daemon.ctx(&["model", "add", "nope"]).fails(2);
+    // What is set up can be taken away again, and what cannot work is not written.
+    daemon.ctx(&["model", "rm", "own"]).ok();
+    daemon.ctx(&["model", "rm", "own"]).fails(1);
+    server.reply(Reply::text("ok"));
+    daemon.ctx(&words).ok();
+    let wrong = [&["model", "add", "far", "--kind", "openai"], &["--base-url", "ftp://far"][..]].concat();
+    assert!(daemon.ctx(&wrong).fails(2).contains("is no address"));
+    daemon.ctx(&["model", "add", "debug", "--kind", "openai"]).fails(2);
+}
+
+#[test]
+fn a_provider_that_is_down_or_has_no_address_is_said_and_the_run_can_be_tried_again() {
+    let place = place();
+    let _stops = Stops(&place);
+    let ctx = |address: &str, args: &[&str]| {
+        let mut command = place.command(args);
+        command.env("OPENAI_API_KEY", KEY).env("OPENAI_BASE_URL", address).stdin(Stdio::null());
+        command.env("CTX_SERVE_LISTEN", "127.0.0.1:0").env("CTX_AUTOSTART", "true");
+        finish(command.env("CTX_LIMITS_MODEL_RETRY_MS", "1"))
+    };
+    let nobody = "http://127.0.0.1:9/v1";
+    for args in [&["run", "hi"][..], &["model", "test"]] {
+        let told = ctx(nobody, args).fails(69);
+        assert!(told.contains("openai cannot answer"), "{told}");
+    }
+    let told = ctx(nobody, &["run", "--model", "openai:m1", "hi"]).fails(69);
+    assert!(told.contains("openai:m1 cannot answer") && told.contains("`ctx retry "), "{told}");
+    let again = ctx(nobody, &["retry"]);
+    assert!(again.code == 0 && again.stderr.contains("has begun"), "{}", again.stderr);
+    let told = ctx("127.0.0.1:9/v1", &["run", "--model", "openai:m1", "hi"]).fails(2);
+    assert!(told.contains("is no address") && !told.contains("attempt"), "{told}");
+    let told = place.ctx(&["run", "--model", "gemini:x", "hi"]).fails(1);
+    assert!(told.contains("set GEMINI_API_KEY"), "{told}");
+}
+
+#[test]
+fn an_approval_of_a_task_is_answered_where_it_was_typed() {
+    let daemon = build().start();
+    let call =
+        |file: &str| json!({ "tool": { "name": "fs.write", "input": { "path": file, "content": "x" } } });
+    let script = json!({ "script": [call("/work/a"), call("/work/b"), { "text": "end" }] }).to_string();
+    let mut pty = testkit::Pty::ctx(&daemon, &["run", "--model", "debug:script", &script]);
+    pty.wait_for("approval needed: fs.write /work/a? y yes, n no");
+    pty.type_keys("perhaps\r");
+    pty.wait_for("answer with y, n, n REASON or a");
+    pty.type_keys("y\r");
+    pty.wait_for("approval needed: fs.write /work/b?");
+    pty.type_keys("n not that\r");
+    pty.wait_for("end");
+    assert_eq!(pty.wait(), 0);
+    assert!(daemon.workspace().join("a").exists() && !daemon.workspace().join("b").exists());
 }
 
 #[test]

@@ -38,6 +38,13 @@ fn two_agents_make_a_pipeline() {
     until("the second agent", || tree.root().join("agent/second").exists().then_some(()));
     let said = tree.sh("$R/agent/coder --text 'pass this on' | $R/agent/second --text").ok();
     assert_eq!(said, "pass this on\n");
+    // The frames that a pipe gets are read as what was answered; a failure ends the pipeline.
+    assert_eq!(
+        tree.sh("$R/agent/coder 'and this' | $R/agent/second | $R/model/debug/echo --text").ok(),
+        "and this\n"
+    );
+    let failing = r#"$R/model/debug/script '{"script":[{"error":"empty"}]}' | $R/model/debug/echo --text"#;
+    assert_eq!(tree.sh(failing).code, 2);
     let said =
         tree.sh("echo hi | $R/model/debug/echo | jq -r 'select(.type == \"delta\").text' | tr -d '\\n'").ok();
     assert_eq!(said, "hi");

@@ -192,6 +192,12 @@ impl Ask<'_> {
     /// No answer came.
     fn lost(&self, error: &reqwest::Error) -> ModelError {
         let (model, retry_after) = (self.model.to_owned(), None);
+        if error.is_builder() {
+            // Asking again would not mend it.
+            let address = self.setup.shown_url();
+            let detail = format!("{address} is no address; write it as http://HOST:PORT/v1 or https://…");
+            return ModelError::BadSetup { model, detail };
+        }
         let detail = format!("{}: {}", self.setup.shown_url(), reasons(error));
         ModelError::Unavailable { model, reason: "unreachable", detail, retry_after }
     }

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ctx_session::Limits;
+use ctx_session::model_name::in_api;
 use ctx_session::record::Usage;
 use serde_json::Value;
 
@@ -124,12 +125,13 @@ impl Remote {
     }
 
     async fn begin(&self, request: &Request) -> Result<Streaming, ModelError> {
-        let key = self.setup.key(&request.model).await?;
+        let shown = in_api(&request.model);
+        let key = self.setup.key(&shown).await?;
         let blind = (!self.options.sees).then(|| Request { images: Arc::default(), ..request.clone() });
         let request = blind.as_ref().unwrap_or(request);
         let names = Names::of(&request.tools);
         let first_byte = Duration::from_millis(self.limits.model_first_byte_ms);
-        let ask = Ask { setup: &self.setup, model: &request.model, key: key.as_ref() };
+        let ask = Ask { setup: &self.setup, model: &shown, key: key.as_ref() };
         let mut format = self.format();
         let send = async |format: Format| {
             ask.stream(&self.url(format), &format.body(request, &names, &self.options), first_byte).await
@@ -149,7 +151,7 @@ impl Remote {
             response: Some(response?),
             setup: self.setup.clone(),
             key,
-            model: request.model.clone(),
+            model: shown,
             names,
             known: self.known,
             idle: Duration::from_millis(self.limits.model_idle_ms),
@@ -362,7 +364,7 @@ impl Streaming {
 
 /// Whether an answer of a model can be heard at all: one short call, to its end.
 pub async fn try_out(model: &dyn Model, request: Request) -> Result<String, ModelError> {
-    let name = request.model.clone();
+    let name = in_api(&request.model);
     let mut answer = model.call(request).await?;
     let mut text = String::new();
     while let Some(event) = answer.next().await? {

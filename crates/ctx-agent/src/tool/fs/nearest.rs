@@ -40,11 +40,18 @@ fn nearest(text: &str, old: &str) -> Option<Place> {
     let words: Vec<HashSet<&str>> = lines.iter().map(|line| words_of(line)).collect();
     let wanted: Vec<(&str, HashSet<&str>)> =
         wanted.into_iter().map(|line| (line.trim(), words_of(line))).collect();
+    let one_line = match wanted.as_slice() {
+        [(text, _)] => pairs_of(text),
+        _ => HashSet::new(),
+    };
     let score = |from: usize| -> f64 {
+        let line = lines.get(from).map_or("", |line| line.trim());
+        let by_letters = if one_line.is_empty() { 0.0 } else { alike_by_letters(line, &one_line) };
         let here = lines.iter().zip(&words).skip(from);
         here.zip(&wanted)
             .map(|((line, words), (text, of_text))| alike(line.trim(), words, text, of_text))
-            .sum()
+            .sum::<f64>()
+            .max(by_letters)
     };
     let best = (0..lines.len()).map(|from| (from, score(from)));
     let (from, score) = best.reduce(|best, next| if next.1 > best.1 { next } else { best })?;
@@ -73,6 +80,19 @@ fn alike(line: &str, words: &HashSet<&str>, wanted: &str, of_wanted: &HashSet<&s
     if all == 0 { 0.0 } else { common as f64 / all as f64 * 0.9 }
 }
 
+/// The same for a single line, by its pairs of letters: its words are few, and one of them is spelt wrong.
+fn alike_by_letters(line: &str, wanted: &HashSet<(char, char)>) -> f64 {
+    let pairs = pairs_of(line);
+    let common = pairs.intersection(wanted).count();
+    let share = 2.0 * common as f64 / (pairs.len() + wanted.len()).max(1) as f64;
+    // Half of them at least, or it is another line.
+    if share < 0.5 { 0.0 } else { share * 0.9 }
+}
+
+fn pairs_of(line: &str) -> HashSet<(char, char)> {
+    line.chars().zip(line.chars().skip(1)).collect()
+}
+
 fn words_of(line: &str) -> HashSet<&str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect()
 }
@@ -90,6 +110,14 @@ mod tests {
             problem.ends_with("the nearest is at line 5:\n5: fn two() {\n6:     second(1, 2);\n7: }"),
             "{problem}"
         );
+    }
+
+    #[test]
+    fn a_line_with_a_wrong_letter_is_found() {
+        for (old, place) in [("retrun 2", "2:     return 2"), ("    return 22", "2:     return 2")] {
+            let problem = not_found("def f():\n    return 2\nx = 1\n", old);
+            assert!(problem.ends_with(&format!("the nearest is at line 2:\n{place}")), "{problem}");
+        }
     }
 
     #[test]

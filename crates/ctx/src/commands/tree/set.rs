@@ -1,17 +1,20 @@
 //! `ctx set`: changes a control file of an object.
 
 use std::io::Read;
+use std::sync::Arc;
 
-use ctx_agent::object::change;
+use ctx_agent::model::Models;
+use ctx_agent::object::{Thing, change};
 use ctx_session::{Code, Limits};
 
 use crate::failure::Failure;
+use crate::output;
 use crate::root::Root;
 
 /// Change a control file of an agent, a model or a tool
 ///
-/// The value is checked as it would be on use. A bad one is refused with file and line, and nothing changes; a good one
-/// takes the place of the old in one step, and holds from the next run on.
+/// The form of the value is checked as on use. A bad one is refused with file and line, and nothing changes; a good one
+/// takes the place of the old in one step, and holds from the next run on. A model that is not there is warned of.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,5 +54,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    change::set(&root.path, thing, &args.key, &text, &Limits::default()).map_err(super::refused)
+    change::set(&root.path, thing, &args.key, &text, &Limits::default()).map_err(super::refused)?;
+    if matches!(thing, Thing::Agent(_)) && args.key == "model" {
+        // A provider that is set up later brings its models in, so this is no reason to refuse it.
+        let models = Models::new(root.path.clone(), Arc::new(Limits::default()));
+        if let Err(error) = models.resolve(text.trim()) {
+            output::say(format_args!("warning: {}", output::plain(&error.to_string())));
+        }
+    }
+    Ok(())
 }
