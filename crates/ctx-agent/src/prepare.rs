@@ -21,7 +21,6 @@ use crate::describe::{Description, control_dir, describe, describe_model, descri
 use crate::instructions;
 use crate::model::registry::{FindError, ModelId};
 use crate::model::{Models, Turn};
-use crate::object::can_be_run;
 use crate::object::change::policy_of;
 use crate::project::{Cage as Wishes, McpServer, PROJECT_FILE, Plays, Snapshot, TOOLS, WORK};
 use crate::redact::Redaction;
@@ -451,7 +450,7 @@ fn with_allowed(mut description: Description, allow: &[String]) -> Result<Descri
 
 /// What the files of tools say holds where the agent's own policy says nothing.
 fn with_tool_policies(mut description: Description, ask: &Ask<'_>) -> Result<Description, Refusal> {
-    for tool in TOOLS.iter().filter(|tool| can_be_run(tool)) {
+    for tool in TOOLS {
         let Ok(name) = Name::new(tool) else { continue };
         match policy_of(ask.root, &name, ask.limits) {
             Ok(rules) => description.policy.rules.extend(rules),

@@ -64,9 +64,6 @@ pub fn keep(
     }
     for spec in Tools::all().specs() {
         let Ok(name) = Name::new(&spec.name) else { continue };
-        if !can_be_run(name.as_str()) {
-            continue;
-        }
         let thing = Thing::Tool(name);
         kept.note(tool_files(root, &thing, &spec));
         things.push((thing, spec.description));
@@ -87,7 +84,8 @@ impl Kept {
     }
 }
 
-/// Whether a person can run a tool by itself. The others speak of a session, which their own commands do.
+/// Whether a person can run a tool by itself. The others work on the session of the agent that calls them: to be read, and
+/// whoever runs one is told what to do instead.
 pub fn can_be_run(tool: &str) -> bool {
     FS_TOOLS.contains(&tool) || tool == SHELL_EXEC
 }
@@ -110,7 +108,8 @@ fn tool_files(root: &Path, thing: &Thing, spec: &crate::model::ToolSpec) -> std:
     let cap = match spec.name.as_str() {
         "fs.write" | "fs.edit" => "write\n",
         SHELL_EXEC => "exec\n",
-        _ => "read\n",
+        name if can_be_run(name) => "read\n",
+        _ => "session\n",
     };
     for (name, text) in [
         ("name", format!("{}\n", spec.name)),

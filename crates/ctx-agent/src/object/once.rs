@@ -30,7 +30,10 @@ pub struct Person {
 pub async fn once(name: &str, input: Value, person: Person) -> Result<Output, ToolError> {
     let tool = Tools::all().get(name)?;
     if !can_be_run(name) {
-        let message = format!("{name} works in a session, and this is none; an agent calls it");
+        let message = format!(
+            "{name} works on the session of the agent that calls it, and this is none; you have `ctx term`, `ctx todo`, \
+             `ctx issue`, `ctx pause` and `ctx send`"
+        );
         return Err(ToolError::new(Code::Einval, message));
     }
     let scope = scope(person)?;

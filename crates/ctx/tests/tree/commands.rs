@@ -87,13 +87,15 @@ fn an_agent_is_made_changed_listed_and_removed() {
 }
 
 #[test]
-fn a_tool_that_works_on_its_session_is_no_object_and_says_so() {
+fn a_tool_that_works_on_its_session_can_be_read_and_says_so_when_it_is_run() {
     let tree = Tree::start();
-    for name in ["terminal.open", "shell.output", "agent.dispatch", "checkpoint", "todo", "issue"] {
-        assert!(!tree.root().join(format!("tool/{name}")).exists(), "{name}");
-        for args in [&["which", name][..], &["cat", name], &["set", name, "policy", "allow x"]] {
-            let told = tree.ctx(args).fails(1);
-            assert!(told.contains("works on its session, so it is no object"), "{args:?}: {told}");
-        }
+    for name in ["terminal.open", "shell.output", "checkpoint", "todo", "issue"] {
+        assert!(tree.ctx(&["which", name]).ok().ends_with(&format!("tool/{name}\n")));
+        assert_eq!(tree.ctx(&["cat", &format!("{name}/cap")]).ok(), "session\n");
+        tree.ctx(&["set", name, "policy", &format!("ask {name}")]).ok();
+        let told = tree.sh(&format!("$R/tool/{name} --text '{{}}'")).fails(2);
+        assert!(told.contains("works on the session of the agent that calls it"), "{told}");
     }
+    let told = tree.ctx(&["which", "agent.dispatch"]);
+    assert_eq!(told.code, 1, "{told:?}");
 }

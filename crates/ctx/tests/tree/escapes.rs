@@ -109,7 +109,7 @@ fn a_running_root_is_watched_found_and_copied_with_ordinary_programs() {
     let tree = Tree::start();
     tree.sh("$R/agent/coder --session kept hello").ok();
     let found = tree.sh("find $R/agent $R/model $R/tool -type f -perm -u+x | sort | xargs -n1 basename").ok();
-    assert!(found.starts_with("coder\necho\nscript\nfs.edit\n"), "{found}");
+    assert!(found.starts_with("coder\necho\nscript\ncheckpoint\nfs.edit\n"), "{found}");
     tree.sh("TERM=xterm timeout 2 watch -n1 -t cat $R/status; [ $? = 124 ]").ok();
     tree.sh("rsync -a --exclude .state $R/ copy/").ok();
     let copied = tree.sh(&format!("cat copy/home/{}/agent/coder/session/kept/latest.md", own_uid())).ok();

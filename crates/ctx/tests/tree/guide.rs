@@ -20,7 +20,8 @@ fn the_commands_of_the_guide_to_files_do_what_it_says() {
     command.env("CTX_SERVE_LISTEN", "127.0.0.1:0");
     let said = finish(command.current_dir(place.workspace())).ok();
     let lines: Vec<&str> = said.lines().collect();
-    let expected = ["hello", "hello", "hi", "fix this project", "a task that is kept", "a task that is kept"];
+    let kept = "a task that is kept";
+    let expected = ["hello", "hello", "hi", "fix this project", "what is this?", kept, kept];
     assert_eq!(lines.get(..expected.len()), Some(&expected[..]), "{said}");
     for line in ["some text", "kind: tool", "path", "refused: 2", "good", "a copy", "an alias of mine", "3"] {
         assert!(lines.iter().any(|said| said.contains(line)), "{line}: {said}");

@@ -10,8 +10,7 @@ pub mod which;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use ctx_agent::object::{Thing, can_be_run};
-use ctx_agent::tool::Tools;
+use ctx_agent::object::Thing;
 use ctx_session::subagent::DISPATCH;
 use ctx_session::{Code, Name, Refusal};
 
@@ -75,12 +74,10 @@ fn must_find(root: &Root, name: &str) -> Result<Found, Failure> {
 }
 
 fn no_object(name: &str) -> Failure {
-    let is_of_sessions = name == DISPATCH || (Tools::all().get(name).is_ok() && !can_be_run(name));
-    if is_of_sessions {
-        let message = format!("the tool `{name}` works on its session, so it is no object of the tree");
-        return Failure::new(Code::Enoent, message).hint(
-            "an agent calls it; a person has `ctx term`, `ctx todo`, `ctx issue`, `ctx pause` and `ctx send`",
-        );
+    if name == DISPATCH {
+        let message =
+            format!("the tool `{name}` is made of a project's subagents, so it is no object of the tree");
+        return Failure::new(Code::Enoent, message).hint("an agent calls it; `ctx send` talks with one");
     }
     Failure::new(Code::Enoent, format!("there is no object `{name}`"))
         .hint("`ctx agent ls`, `ctx model ls` and `ctx tool ls` show what there is; CTX_PATH says where they are looked for")
