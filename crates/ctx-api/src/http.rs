@@ -12,6 +12,7 @@ mod lookup;
 mod message;
 mod project;
 mod shell;
+mod snapshots;
 mod space;
 mod subagent;
 mod terminal;
@@ -50,6 +51,7 @@ pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState
 pub use shell::{
     GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult,
 };
+pub use snapshots::{PruneSnapshots, Snapshot, SnapshotFile, SnapshotFiles, SnapshotsPruned};
 pub use space::{NewSpace, Space};
 pub use subagent::{SubagentInvocation, SubagentSnapshot};
 pub use terminal::{

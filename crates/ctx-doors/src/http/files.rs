@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use ctx_api::http::{ChangedFile, Changes, FileBack, FilesBack, KeptFile, Undo};
 use ctx_engine::Caller;
+use ctx_host::snapshot::SnapshotError;
 use ctx_host::snapshot::plan::{Change, Report};
 use ctx_host::snapshot::session::{Changes as Made, SessionFiles, Span, last_run, since};
 use ctx_host::snapshot::tree::{Node, shown};
-use ctx_host::snapshot::{SnapshotError, Snapshots};
 use ctx_session::record::{self, StateName};
-use ctx_session::{CheckpointId, Code, Refusal, RunId, SessionId};
+use ctx_session::{CheckpointId, Code, Refusal, RunId, SessionId, Ulid};
 use serde::Deserialize;
 use similar::TextDiff;
 use utoipa::IntoParams;
@@ -45,11 +45,11 @@ pub(super) async fn changes(
     let id = session_id(&id)?;
     // Whether the caller may see the session at all.
     api.engine.look(caller, id).await?;
-    let Some(snapshots) = snapshots(&api) else { return Ok(Json(Changes::default())) };
+    let Some(runs) = api.files.clone() else { return Ok(Json(Changes::default())) };
     let told = blocking(move || {
-        let Some(files) = snapshots.of_session(id.0)? else { return Ok(Changes::default()) };
+        let Some(files) = runs.snapshots().of_session(id.0)? else { return Ok(Changes::default()) };
         may_touch(&files, caller)?;
-        Ok(tell(&files, &files.changes(&files.spans()?)?, query.diff)?)
+        Ok(tell(&files, &files.changes(&files.spans(&runs)?)?, query.diff)?)
     });
     Ok(Json(told.await?))
 }
@@ -69,11 +69,11 @@ pub(super) async fn undo(
         let message = "a run is under way or waits; its files can be taken back when it is over";
         return Err(Refusal::new(Code::Ebusy, message).into());
     }
-    let snapshots = snapshots(&api).ok_or_else(|| nothing(id))?;
+    let runs = api.files.clone().ok_or_else(|| nothing(id))?;
     let back = blocking(move || {
-        let files = snapshots.of_session(id.0)?.ok_or_else(|| nothing(id))?;
+        let files = runs.snapshots().of_session(id.0)?.ok_or_else(|| nothing(id))?;
         may_touch(&files, caller)?;
-        let spans = files.spans()?;
+        let spans = files.spans(&runs)?;
         let made = files.changes(last_run(&spans))?;
         if made.touched.is_empty() {
             return Err(nothing(id));
@@ -96,18 +96,18 @@ pub(super) async fn rollback(
 ) -> Answer<Option<FilesBack>> {
     let engine = api.engine.clone();
     engine.find(caller, id)?;
-    let Some(snapshots) = snapshots(api) else {
+    let Some(runs) = api.files.clone() else {
         engine.rollback(caller, id, checkpoint, None).await?;
         return Ok(None);
     };
     let handle = tokio::runtime::Handle::current();
     let done = blocking(move || {
-        let Some(files) = snapshots.of_session(id.0)? else {
+        let Some(files) = runs.snapshots().of_session(id.0)? else {
             handle.block_on(engine.rollback(caller, id, checkpoint, None))?;
             return Ok(None);
         };
         may_touch(&files, caller)?;
-        let spans: Vec<Span> = files.spans()?;
+        let spans: Vec<Span> = files.spans(&runs)?;
         let made = files.changes(since(&spans, checkpoint.0))?;
         let ready = files.take_back(&made, true, |ready| {
             let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
@@ -122,10 +122,6 @@ pub(super) async fn rollback(
         Ok(Some(back(&files, &made, ready.report, Some(ready.undo))))
     });
     Ok(done.await?)
-}
-
-fn snapshots(api: &Api) -> Option<Snapshots> {
-    api.files.as_ref().map(|files| files.snapshots().clone())
 }
 
 fn nothing(id: SessionId) -> Refusal {
@@ -143,7 +139,7 @@ fn may_touch(files: &SessionFiles, caller: Caller) -> Result<(), Refusal> {
     }
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     match tokio::task::spawn_blocking(work).await {
@@ -165,11 +161,16 @@ fn workspace_of(files: &SessionFiles) -> String {
     files.workspace.path().display().to_string()
 }
 
-fn back(files: &SessionFiles, made: &Made, report: Report, undo: Option<ctx_session::Ulid>) -> FilesBack {
+fn back(files: &SessionFiles, made: &Made, report: Report, undo: Option<Ulid>) -> FilesBack {
     let uncertain = report.changed.iter().filter(|changed| made.uncertain.contains(&changed.path.0));
+    let uncertain = uncertain.map(|changed| shown(&changed.path.0)).collect();
+    FilesBack { uncertain, ..went_back(workspace_of(files), report, undo) }
+}
+
+pub(super) fn went_back(workspace: String, report: Report, undo: Option<Ulid>) -> FilesBack {
     FilesBack {
-        workspace: workspace_of(files),
-        uncertain: uncertain.map(|changed| shown(&changed.path.0)).collect(),
+        workspace,
+        uncertain: Vec::new(),
         changed: report
             .changed
             .iter()

@@ -34,6 +34,7 @@ mod runs;
 mod session_terminals;
 mod sessions;
 mod shells;
+pub mod snapshots;
 mod sockets;
 mod spaces;
 mod status;
@@ -167,6 +168,11 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(checkpoints::rollback))
         .routes(routes!(files::changes))
         .routes(routes!(files::undo))
+        .routes(routes!(snapshots::all))
+        .routes(routes!(snapshots::prune))
+        .routes(routes!(snapshots::read))
+        .routes(routes!(snapshots::changes))
+        .routes(routes!(snapshots::bring_back))
         .routes(routes!(compactions::list, compactions::create))
         .routes(routes!(compactions::read, compactions::change))
         .routes(routes!(compactions::approve))

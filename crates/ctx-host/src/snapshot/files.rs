@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read};
 
+use super::ignored::Ignored;
 use super::tree::{Outer, RelPath, Tree};
 
 /// What tells without reading a file that it is the one that was read.
@@ -64,6 +65,20 @@ pub struct WalkOptions<'a> {
     pub also: Option<&'a BTreeSet<RelPath>>,
     /// More than these are too many.
     pub files_max: usize,
+    /// Rules of an earlier time: what they did not ignore is part of the walk, whatever the rules say now.
+    pub earlier: Option<&'a Ignored>,
+}
+
+impl WalkOptions<'_> {
+    /// Whether a path is left alone. `rules`: those that hold now.
+    pub fn leaves(&self, rules: &Ignored, path: &[u8], is_dir: bool) -> bool {
+        let is_ignored = match self.earlier {
+            None => rules.has(path, is_dir),
+            // A directory that one of the two ignores was gone into.
+            Some(earlier) => rules.has_within(path, is_dir) && earlier.has_within(path, is_dir),
+        };
+        !self.with_ignored && is_ignored
+    }
 }
 
 /// The files of a workspace.

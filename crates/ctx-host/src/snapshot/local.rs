@@ -297,7 +297,7 @@ impl Walking<'_> {
             }
         };
         let is_dir = met.kind == FoundKind::Dir;
-        if !self.options.with_ignored && self.rules.has(&path, is_dir) {
+        if self.options.leaves(&self.rules, &path, is_dir) {
             self.walk.crowded.insert(dir.to_vec());
             return Ok(());
         }

@@ -137,7 +137,7 @@ pub fn whole(target: &Tree, rules: &Ignored, now: &Tree) -> Wishes {
 }
 
 /// Whether a tree that does not have a path says by that that it was not there.
-fn knows(tree: &Tree, rules: &Ignored, path: &[u8], is_dir: bool) -> bool {
+pub(super) fn knows(tree: &Tree, rules: &Ignored, path: &[u8], is_dir: bool) -> bool {
     let left_out = |path: &[u8]| tree.left_out.contains_key(path);
     let is_ignored = !tree.with_ignored && rules.has_within(path, is_dir);
     let never = path.split(|byte| *byte == b'/').any(is_never_part);

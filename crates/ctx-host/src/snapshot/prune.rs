@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::SnapshotError;
 use super::keep::may_go;
 use super::store::{About, Info, Store, names_in};
-use super::workspace::Snapshots;
+use super::workspace::{Snapshots, Workspace};
 use crate::rights::Rights;
 
 /// The stores are measured again when this part of the budget was written since.
@@ -22,7 +22,6 @@ const PART: usize = 8;
 pub struct Held {
     #[serde(flatten)]
     pub about: About,
-    pub bytes: u64,
     pub snapshots: Vec<Info>,
 }
 
@@ -31,6 +30,10 @@ pub struct Held {
 pub struct Pruned {
     pub snapshots: u64,
     pub bytes: u64,
+}
+
+fn is_of(store: &Store, uid: Option<u32>) -> bool {
+    uid.is_none_or(|uid| store.about.uid == uid)
 }
 
 impl Snapshots {
@@ -52,28 +55,44 @@ impl Snapshots {
         }
     }
 
-    /// What there is.
-    pub fn held(&self) -> Result<Vec<Held>, SnapshotError> {
-        let held =
-            |store: Store| Ok(Held { bytes: store.bytes(), snapshots: store.infos()?, about: store.about });
-        let mut all = self.stores()?.into_iter().map(held).collect::<Result<Vec<Held>, SnapshotError>>()?;
-        all.sort_by(|a, b| a.about.path.cmp(&b.about.path));
-        Ok(all)
+    /// What a user has; what all have, where none is named.
+    pub fn held(&self, uid: Option<u32>) -> Result<Vec<Held>, SnapshotError> {
+        let held = |store: Store| Ok(Held { snapshots: store.infos()?, about: store.about });
+        self.stores()?.into_iter().filter(|store| is_of(store, uid)).map(held).collect()
+    }
+
+    /// A snapshot, among those of a user or of all, and its workspace.
+    pub fn find(&self, uid: Option<u32>, id: Ulid) -> Result<(Workspace, Info), SnapshotError> {
+        for store in self.stores()?.into_iter().filter(|store| is_of(store, uid)) {
+            match store.info(id) {
+                Ok(info) => {
+                    let About { path, uid } = &store.about;
+                    return Ok((self.open(path, *uid, Rights::of(*uid)?)?, info));
+                }
+                Err(SnapshotError::NoSnapshot { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(SnapshotError::NoSnapshot { id: id.to_string(), workspace: "any directory".to_owned() })
     }
 
     pub fn bytes(&self) -> Result<u64, SnapshotError> {
         Ok(self.stores()?.iter().map(Store::bytes).sum())
     }
 
-    /// Removes snapshots that were taken before a time, and all of sessions that are gone. `is_held`: whether a session of a
-    /// user may still be rolled back, so that its checkpoints stay.
+    /// Removes snapshots of a user, or of all, that were taken before a time, and all of sessions that are gone. `is_held`:
+    /// whether a session of a user may still be rolled back, so that its checkpoints stay.
     pub fn prune(
         &self,
+        of: Option<u32>,
         before: Timestamp,
         is_gone: &dyn Fn(Ulid, u32) -> bool,
         is_held: &dyn Fn(Ulid, u32) -> bool,
     ) -> Result<Pruned, SnapshotError> {
         let goes = |uid: u32, infos: &[Info]| {
+            if of.is_some_and(|of| of != uid) {
+                return Vec::new();
+            }
             let is_held = |session: Ulid| is_held(session, uid);
             let needed: Vec<Info> =
                 infos.iter().filter(|info| info.session.is_none_or(is_held)).cloned().collect();

@@ -124,12 +124,12 @@ pub(super) fn prepare<'a>(
     let mut prepared =
         Prepared { store, locked, files, journal: Journal { head, before, want }, plan, staged };
     if prepared.plan.steps.is_empty() {
-        undone(store, undo, undoes)?;
+        undone(store, undo, undoes, &prepared.plan)?;
         return Ok(prepared);
     }
     prepared.journal.write(store)?;
     // Not before: a restore that nobody knows of would count as done.
-    let marked = undone(store, undo, undoes);
+    let marked = undone(store, undo, undoes, &prepared.plan);
     let staged = marked.and_then(|()| stage(store, files, &prepared.plan, &prepared.staged)).and_then(|()| {
         prepared.journal.head.phase = Phase::Ready;
         prepared.journal.write(store)
@@ -177,9 +177,10 @@ impl Prepared<'_> {
         if self.plan.steps.is_empty() {
             return Ok(self.report());
         }
-        let mut doing = Doing { files: self.files, kept: BTreeMap::new() };
+        let mut doing = Doing::new(self.files);
         doing.all(&self.plan, &self.staged, &self.journal.head.opened)?;
         self.files.sync().map_err(at(b""))?;
+        also_kept(self.store, self.journal.head.undo, doing.kept.keys())?;
         self.store.end_restore()?;
         drop(self.locked);
         let mut report = self.plan.report();
@@ -230,9 +231,15 @@ const MEANWHILE: &str = "it was changed while files were restored";
 struct Doing<'a> {
     files: &'a dyn Files,
     kept: BTreeMap<RelPath, &'static str>,
+    /// The files by device and inode that have lost a name here, which changes their time of change.
+    unlinked: BTreeSet<(u64, u64)>,
 }
 
-impl Doing<'_> {
+impl<'a> Doing<'a> {
+    fn new(files: &'a dyn Files) -> Doing<'a> {
+        Doing { files, kept: BTreeMap::new(), unlinked: BTreeSet::new() }
+    }
+
     fn all(
         &mut self,
         plan: &Plan,
@@ -286,7 +293,11 @@ impl Doing<'_> {
     /// Whether at a path is still what was saved; if not, it is kept.
     fn is_as_planned(&mut self, step: &Step) -> Result<bool, SnapshotError> {
         let now: Option<Stat> = self.files.look(&step.path).map_err(at(&step.path))?.map(|found| found.stat);
-        let is = now == step.stat;
+        let told = |stat: Stat| match self.unlinked.contains(&(stat.dev, stat.ino)) {
+            true => Stat { ctime: 0, ..stat },
+            false => stat,
+        };
+        let is = now.map(told) == step.stat.map(told);
         if !is {
             self.kept.insert(step.path.clone(), MEANWHILE);
         }
@@ -296,7 +307,10 @@ impl Doing<'_> {
     /// What others did meanwhile is kept; other errors end it here.
     fn done(&mut self, step: &Step, done: io::Result<()>) -> Result<(), SnapshotError> {
         match done {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.unlinked.extend(step.stat.map(|stat| (stat.dev, stat.ino)));
+                Ok(())
+            }
             Err(error) if is_someone_else(&error) => {
                 self.kept.insert(step.path.clone(), MEANWHILE);
                 Ok(())
@@ -338,17 +352,36 @@ fn take_back(store: &Store, files: &dyn Files, head: &Head) -> Result<(), Snapsh
     store.end_restore()
 }
 
-fn undone(store: &Store, undo: Ulid, undoes: Vec<Ulid>) -> Result<(), SnapshotError> {
+fn undone(store: &Store, undo: Ulid, undoes: Vec<Ulid>, plan: &Plan) -> Result<(), SnapshotError> {
     if undoes.is_empty() {
         return Ok(());
     }
-    store.put_info(&Info { undoes, ..store.info(undo)? })
+    let kept = plan.kept.iter().map(|kept| kept.path.clone()).collect();
+    store.put_info(&Info { undoes, kept, ..store.info(undo)? })
+}
+
+/// What was kept while it was done was not taken back either.
+fn also_kept<'a>(
+    store: &Store,
+    undo: Ulid,
+    paths: impl Iterator<Item = &'a RelPath>,
+) -> Result<(), SnapshotError> {
+    let paths: Vec<PathText> = paths.cloned().map(PathText).collect();
+    match store.info(undo) {
+        Ok(mut info) if !paths.is_empty() && !info.undoes.is_empty() => {
+            info.kept.extend(paths);
+            store.put_info(&info)
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Nothing was taken back after all.
 fn not_undone(store: &Store, undo: Ulid) -> Result<(), SnapshotError> {
     match store.info(undo) {
-        Ok(info) if !info.undoes.is_empty() => store.put_info(&Info { undoes: Vec::new(), ..info }),
+        Ok(info) if !info.undoes.is_empty() => {
+            store.put_info(&Info { undoes: Vec::new(), kept: Vec::new(), ..info })
+        }
         Ok(_) | Err(_) => Ok(()),
     }
 }
@@ -392,7 +425,8 @@ pub(super) fn recover(
         }
     }
     journal.write(store)?;
-    let again = Again { store, files, plan, staged, opened: journal.head.opened };
+    let Head { undo, opened, .. } = journal.head;
+    let again = Again { store, files, plan, staged, undo, opened };
     again.finish()
 }
 
@@ -402,15 +436,18 @@ struct Again<'a> {
     files: &'a dyn Files,
     plan: Plan,
     staged: BTreeMap<RelPath, RelPath>,
+    undo: Ulid,
     opened: Vec<Opened>,
 }
 
 impl Again<'_> {
     fn finish(self) -> Result<(), SnapshotError> {
         stage(self.store, self.files, &self.plan, &self.staged)?;
-        let mut doing = Doing { files: self.files, kept: BTreeMap::new() };
+        let mut doing = Doing::new(self.files);
         doing.all(&self.plan, &self.staged, &self.opened)?;
         self.files.sync().map_err(at(b""))?;
+        let kept = self.plan.kept.iter().map(|kept| &kept.path.0).chain(doing.kept.keys());
+        also_kept(self.store, self.undo, kept)?;
         self.store.end_restore()?;
         for kept in &self.plan.kept {
             tracing::warn!(

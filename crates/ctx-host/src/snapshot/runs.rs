@@ -52,8 +52,14 @@ struct Run {
     run: Ulid,
     place: Place,
     stretch: Stretch,
-    touched: BTreeSet<RelPath>,
-    touched_anything: bool,
+    touched: Touched,
+}
+
+/// What the calls of a stretch were about to change.
+#[derive(Debug, Clone, Default)]
+struct Touched {
+    files: BTreeSet<RelPath>,
+    anything: bool,
 }
 
 enum Stretch {
@@ -89,8 +95,7 @@ impl RunFiles {
     pub fn begin(&self, session: Ulid, run: Ulid, place: Place) {
         let mut runs = self.runs();
         if runs.get(&session).is_none_or(|known| known.run != run) {
-            let stretch = Stretch::None;
-            let new = Run { session, run, place, stretch, touched: BTreeSet::new(), touched_anything: false };
+            let new = Run { session, run, place, stretch: Stretch::None, touched: Touched::default() };
             runs.insert(session, Known { run, state: Arc::new(Mutex::new(new)) });
         }
     }
@@ -103,16 +108,36 @@ impl RunFiles {
             run.open(&self.snapshots);
         }
         match touch {
-            Touch::File(path) => drop(run.touched.insert(path)),
-            Touch::Anything => run.touched_anything = true,
+            Touch::File(path) => drop(run.touched.files.insert(path)),
+            Touch::Anything => run.touched.anything = true,
         }
     }
 
     /// A run has ended.
     pub fn after(&self, session: Ulid) {
-        let Some(known) = self.runs().remove(&session) else { return };
-        let mut run = known.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(state) = self.run(session) else { return };
+        let mut run = state.lock().unwrap_or_else(PoisonError::into_inner);
         run.close(&self.snapshots, Reason::AfterRun);
+        let mut runs = self.runs();
+        // Not before: whoever finds no end of it and no run takes it for cut off.
+        if runs.get(&session).is_some_and(|known| known.run == run.run) {
+            runs.remove(&session);
+        }
+    }
+
+    /// What is there now, if the stretch that began with this snapshot is under way.
+    pub fn so_far(&self, workspace: &Workspace, before: &Info) -> Result<Option<Info>, SnapshotError> {
+        let Some(run) = before.session.and_then(|session| self.run(session)) else { return Ok(None) };
+        let run = run.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(&run.stretch, Stretch::Open { before: open } if open.id == before.id) {
+            return Ok(None);
+        }
+        let ask = Ask { since: Some(Box::new(before.clone())), ..run.ask(Reason::AfterRun) };
+        let touched = run.touched.clone();
+        // The run does not wait for the look.
+        drop(run);
+        let after = workspace.look(ask)?;
+        Ok(Some(Info { uncertain: touched.uncertain(workspace, before, &after)?, ..after }))
     }
 
     /// A session was paused: what is there now belongs to its checkpoint.
@@ -181,8 +206,7 @@ impl Run {
         if let Err(error) = self.try_close(snapshots, before, reason) {
             tracing::warn!(session = %self.session, %error, "the files are not saved after this run");
         }
-        self.touched.clear();
-        self.touched_anything = false;
+        self.touched = Touched::default();
         if reason == Reason::Checkpoint && was_open {
             self.stretch = Stretch::Paused;
         }
@@ -195,7 +219,8 @@ impl Run {
         reason: Reason,
     ) -> Result<(), SnapshotError> {
         let workspace = self.workspace(snapshots)?;
-        let after = workspace.take(self.ask(reason))?;
+        let since = before.clone().map(Box::new);
+        let after = workspace.take(Ask { since, ..self.ask(reason) })?;
         let Some(before) = before else { return Ok(()) };
         if before.tree == after.tree {
             // Nothing was changed: there is no stretch to remember.
@@ -205,17 +230,31 @@ impl Run {
             }
             return Ok(());
         }
-        if !self.touched_anything {
-            let (was, is): (Tree, Tree) = (workspace.tree(&before)?, workspace.tree(&after)?);
-            let uncertain = was.differing(&is).into_iter().filter(|path| !self.touched.contains(*path));
-            // A directory comes with the file that is put into it.
-            let uncertain = uncertain.filter(|path| {
-                let inside = [path.as_slice(), b"/"].concat();
-                !self.touched.iter().any(|touched| touched.starts_with(&inside))
-            });
-            let uncertain = uncertain.take(UNCERTAIN_MAX).cloned().map(PathText).collect();
-            workspace.change(Info { uncertain, ..after })?;
+        match self.touched.uncertain(&workspace, &before, &after)? {
+            uncertain if uncertain.is_empty() => Ok(()),
+            uncertain => workspace.change(Info { uncertain, ..after }),
         }
-        Ok(())
+    }
+}
+
+impl Touched {
+    /// The changes that no call accounts for.
+    fn uncertain(
+        &self,
+        workspace: &Workspace,
+        before: &Info,
+        after: &Info,
+    ) -> Result<Vec<PathText>, SnapshotError> {
+        if self.anything {
+            return Ok(Vec::new());
+        }
+        let (was, is): (Tree, Tree) = (workspace.tree(before)?, workspace.tree(after)?);
+        let uncertain = was.differing(&is).into_iter().filter(|path| !self.files.contains(*path));
+        // A directory comes with the file that is put into it.
+        let uncertain = uncertain.filter(|path| {
+            let inside = [path.as_slice(), b"/"].concat();
+            !self.files.iter().any(|touched| touched.starts_with(&inside))
+        });
+        Ok(uncertain.take(UNCERTAIN_MAX).cloned().map(PathText).collect())
     }
 }

@@ -8,8 +8,9 @@ use ctx_session::Ulid;
 use super::SnapshotError;
 use super::history::{Stretch, Touched, touched, undo};
 use super::plan::Report;
+use super::runs::RunFiles;
 use super::store::{Info, Reason, Store};
-use super::tree::{RelPath, Tree};
+use super::tree::{PathText, RelPath, Tree};
 use super::workspace::{Ask, Snapshots, Workspace};
 use crate::rights::Rights;
 
@@ -26,6 +27,8 @@ pub struct Span {
     pub run: Ulid,
     pub before: Info,
     pub after: Info,
+    /// It was taken back but for these.
+    pub left: Option<BTreeSet<RelPath>>,
 }
 
 /// What some stretches changed.
@@ -67,30 +70,40 @@ impl Snapshots {
 
 impl SessionFiles {
     /// The stretches of the session's runs that were not taken back, the oldest first. One that a crash cut off ends with
-    /// what is there now.
-    pub fn spans(&self) -> Result<Vec<Span>, SnapshotError> {
-        let infos = self.workspace.infos()?;
-        let mine: Vec<Info> = infos.into_iter().filter(|info| info.session == Some(self.session)).collect();
-        let (spans, cut_off) = spans(&mine);
-        let Some(before) = cut_off else { return Ok(spans) };
-        let ask = Ask { session: before.session, run: before.run, ..Ask::new(Reason::AfterRun) };
+    /// what is there now, for good; one that is under way does so for this look alone.
+    pub fn spans(&self, runs: &RunFiles) -> Result<Vec<Span>, SnapshotError> {
+        let (spans, open) = self.known()?;
+        let Some(before) = open else { return Ok(spans) };
+        if let Some(after) = runs.so_far(&self.workspace, &before)? {
+            return Ok(spans.into_iter().chain([Span::new(before, after)]).collect());
+        }
+        // Its end may have come between the two.
+        let (spans, open) = self.known()?;
+        let Some(before) = open else { return Ok(spans) };
+        let since = Some(Box::new(before.clone()));
+        let ask = Ask { session: before.session, run: before.run, since, ..Ask::new(Reason::AfterRun) };
         let after = self.workspace.take(ask)?;
         let (was, is) = (self.workspace.tree(&before)?, self.workspace.tree(&after)?);
-        let uncertain = was.differing(&is).into_iter().cloned().map(super::tree::PathText).collect();
+        let uncertain = was.differing(&is).into_iter().cloned().map(PathText).collect();
         let after = Info { uncertain, ..after };
         self.workspace.change(after.clone())?;
-        let run = before.run.unwrap_or(before.id);
-        Ok(spans.into_iter().chain([Span { run, before, after }]).collect())
+        Ok(spans.into_iter().chain([Span::new(before, after)]).collect())
+    }
+
+    fn known(&self) -> Result<(Vec<Span>, Option<Info>), SnapshotError> {
+        let infos = self.workspace.infos()?;
+        let mine: Vec<Info> = infos.into_iter().filter(|info| info.session == Some(self.session)).collect();
+        Ok(spans(&mine))
     }
 
     /// What these stretches changed together.
     pub fn changes(&self, spans: &[Span]) -> Result<Changes, SnapshotError> {
         let mut stretches = Vec::new();
-        for Span { run, before, after } in spans {
-            let (before, after) = (self.workspace.tree(before)?, self.workspace.tree(after)?);
-            stretches.push(Stretch { run: *run, before: Arc::new(before), after: Arc::new(after) });
+        for Span { run, before, after, left } in spans {
+            let (before, after) = (self.workspace.saw(before)?, self.workspace.saw(after)?);
+            stretches.push(Stretch { run: *run, before, after, left: left.clone() });
         }
-        let first = stretches.first().map(|stretch| Arc::clone(&stretch.before)).unwrap_or_default();
+        let first = stretches.first().map(|stretch| Arc::clone(&stretch.before.tree)).unwrap_or_default();
         let uncertain = spans.iter().flat_map(|span| &span.after.uncertain).map(|path| path.0.clone());
         Ok(Changes {
             touched: touched(&stretches),
@@ -131,9 +144,27 @@ impl SessionFiles {
     }
 }
 
+impl Span {
+    fn new(before: Info, after: Info) -> Span {
+        Span { run: before.run.unwrap_or(before.id), before, after, left: None }
+    }
+}
+
+/// What is left of the stretches that were taken back, by their first snapshots.
+fn left(infos: &[Info]) -> BTreeMap<Ulid, BTreeSet<RelPath>> {
+    let mut left: BTreeMap<Ulid, BTreeSet<RelPath>> = BTreeMap::new();
+    for info in infos {
+        let kept: BTreeSet<RelPath> = info.kept.iter().map(|path| path.0.clone()).collect();
+        for id in &info.undoes {
+            left.entry(*id).or_insert_with(|| kept.clone()).retain(|path| kept.contains(path));
+        }
+    }
+    left
+}
+
 /// The stretches in a session's snapshots, and the beginning of one that has no end.
 fn spans(infos: &[Info]) -> (Vec<Span>, Option<Info>) {
-    let undone: BTreeSet<Ulid> = infos.iter().flat_map(|info| info.undoes.iter().copied()).collect();
+    let left = left(infos);
     let mut spans = Vec::new();
     let mut open: Option<Info> = None;
     for info in infos {
@@ -144,22 +175,23 @@ fn spans(infos: &[Info]) -> (Vec<Span>, Option<Info>) {
             Reason::Asked | Reason::Shell | Reason::BeforeRestore => false,
         };
         if is_end && let Some(before) = open.take() {
-            let run = before.run.unwrap_or(before.id);
-            spans.push(Span { run, before, after: info.clone() });
+            let left = left.get(&before.id).cloned();
+            spans.push(Span { left, ..Span::new(before, info.clone()) });
         }
         if info.reason == Reason::BeforeRun {
             open = Some(info.clone());
         }
     }
-    spans.retain(|span| !undone.contains(&span.before.id));
-    (spans, open.filter(|before| !undone.contains(&before.id)))
+    spans.retain(|span| span.left.as_ref().is_none_or(|left| !left.is_empty()));
+    (spans, open.filter(|before| !left.contains_key(&before.id)))
 }
 
-/// Those of the last run.
+/// Those of the last run that was not taken back, with what is left of later ones; where all were, what is left of them.
 pub fn last_run(spans: &[Span]) -> &[Span] {
-    let Some(last) = spans.last() else { return &[] };
-    let others = spans.iter().rposition(|span| span.run != last.run).map_or(0, |at| at + 1);
-    spans.get(others..).unwrap_or_default()
+    let whole = spans.iter().rposition(|span| span.left.is_none());
+    let Some((last, earlier)) = whole.and_then(|at| spans.get(..=at)?.split_last()) else { return spans };
+    let first = earlier.iter().rposition(|span| span.run != last.run).map_or(0, |at| at + 1);
+    spans.get(first..).unwrap_or_default()
 }
 
 /// Those that began after a checkpoint was made.

@@ -76,6 +76,9 @@ pub struct Info {
     /// It was taken before the changes since these snapshots were taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undoes: Vec<Ulid>,
+    /// Of those changes, the paths that were not taken back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<PathText>,
     /// A checkpoint needs it: it does not go to make room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,

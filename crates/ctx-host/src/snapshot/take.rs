@@ -5,6 +5,7 @@ use std::io::{self, Read};
 
 use super::SnapshotError;
 use super::files::{Files, FoundKind, Stat, WalkOptions, Walked};
+use super::ignored::Ignored;
 use super::store::{Batch, Known, Locked, Store};
 use super::tree::{Hash, Node, PIECE_BYTES, RelPath, Tree, parent, shown};
 
@@ -18,6 +19,7 @@ pub struct Scope<'a> {
     pub began: i64,
     pub with_ignored: bool,
     pub also: Option<&'a BTreeSet<RelPath>>,
+    pub earlier: Option<&'a Ignored>,
     pub files_max: usize,
     /// A longer file is left out.
     pub file_bytes_max: u64,
@@ -38,8 +40,8 @@ pub struct Saved {
 /// Saves the content of a workspace; its tree is still to be kept.
 pub fn save(store: &Store, _: &Locked, files: &dyn Files, scope: Scope<'_>) -> Result<Saved, SnapshotError> {
     let began = scope.began;
-    let options =
-        WalkOptions { with_ignored: scope.with_ignored, also: scope.also, files_max: scope.files_max };
+    let Scope { with_ignored, also, earlier, files_max, .. } = scope;
+    let options = WalkOptions { with_ignored, also, files_max, earlier };
     let walk = files.walk(options).map_err(|source| match source.kind() {
         io::ErrorKind::FileTooLarge => {
             SnapshotError::TooMuch { what: format!("{}: {source}", store.about.path.display()) }

@@ -13,13 +13,14 @@ use sha2::{Digest, Sha256};
 
 use super::SnapshotError;
 use super::files::{Files, Walked};
+use super::history::Saw;
 use super::ignored::{Ignored, RULES_FILE};
 use super::local::Local;
-use super::plan::{Plan, Report, Wishes, plan, whole};
+use super::plan::{Change, Changed, Plan, Report, Wishes, plan, whole};
 use super::restore::{Order, Pending, Prepared, prepare, recover};
 use super::store::{About, Info, Locked, Reason, Store};
-use super::take::{Scope, save};
-use super::tree::{Node, RelPath, Tree, parent};
+use super::take::{Saved, Scope, save};
+use super::tree::{Node, PathText, RelPath, Tree, parent, parents};
 use crate::rights::Rights;
 
 /// Checkpoints of shells in one workspace that are kept whatever the budget says.
@@ -76,6 +77,8 @@ pub struct Ask {
     pub run: Option<Ulid>,
     pub keep: bool,
     pub with_ignored: bool,
+    /// The snapshot that it is compared with: what that did not ignore is part of this one, too.
+    pub since: Option<Box<Info>>,
     /// The snapshots whose changes are about to be taken back.
     pub undoes: Vec<Ulid>,
 }
@@ -89,6 +92,7 @@ impl Ask {
             run: None,
             keep: false,
             with_ignored: false,
+            since: None,
             undoes: Vec::new(),
         }
     }
@@ -221,6 +225,7 @@ impl Workspace {
             began: i64::try_from(since_epoch().as_nanos()).unwrap_or(i64::MAX),
             with_ignored: false,
             also: None,
+            earlier: None,
             files_max: limits.files_max,
             file_bytes_max: limits.file_bytes_max,
             new_bytes_max: u64::MAX,
@@ -242,15 +247,7 @@ impl Workspace {
     /// Saves what is there.
     pub fn take(&self, ask: Ask) -> Result<Info, SnapshotError> {
         let locked = self.lock()?;
-        let with_ignored = ask.with_ignored;
-        let new_bytes_max = match ask.reason {
-            Reason::BeforeRun | Reason::AfterRun | Reason::Checkpoint => {
-                self.all.inner.limits.unasked_bytes_max
-            }
-            Reason::Asked | Reason::Shell | Reason::BeforeRestore => u64::MAX,
-        };
-        let scope = Scope { with_ignored, new_bytes_max, ..self.scope() };
-        let saved = save(&self.store, &locked, &*self.files, scope)?;
+        let saved = self.saved(&locked, &ask)?;
         let info = self.keep(&saved.walked.tree, ask)?;
         if info.reason == Reason::Shell {
             self.let_go_of_old()?;
@@ -260,8 +257,33 @@ impl Workspace {
         Ok(info)
     }
 
+    /// What is there now, as a snapshot that is not kept.
+    pub fn look(&self, ask: Ask) -> Result<Info, SnapshotError> {
+        let locked = self.lock()?;
+        self.described(&self.saved(&locked, &ask)?.walked.tree, ask)
+    }
+
+    fn saved(&self, locked: &Locked, ask: &Ask) -> Result<Saved, SnapshotError> {
+        let new_bytes_max = match ask.reason {
+            Reason::BeforeRun | Reason::AfterRun | Reason::Checkpoint => {
+                self.all.inner.limits.unasked_bytes_max
+            }
+            Reason::Asked | Reason::Shell | Reason::BeforeRestore => u64::MAX,
+        };
+        let earlier = ask.since.as_ref().map(|since| self.rules(&self.tree(since)?)).transpose()?;
+        let with_ignored = ask.with_ignored;
+        let scope = Scope { with_ignored, earlier: earlier.as_ref(), new_bytes_max, ..self.scope() };
+        save(&self.store, locked, &*self.files, scope)
+    }
+
     fn keep(&self, tree: &Tree, ask: Ask) -> Result<Info, SnapshotError> {
-        let info = Info {
+        let info = self.described(tree, ask)?;
+        self.store.put_info(&info)?;
+        Ok(info)
+    }
+
+    fn described(&self, tree: &Tree, ask: Ask) -> Result<Info, SnapshotError> {
+        Ok(Info {
             id: self.all.new_id(),
             created: now(),
             reason: ask.reason,
@@ -273,10 +295,9 @@ impl Workspace {
             run: ask.run,
             uncertain: Vec::new(),
             undoes: ask.undoes,
+            kept: Vec::new(),
             keep: ask.keep,
-        };
-        self.store.put_info(&info)?;
-        Ok(info)
+        })
     }
 
     /// Of many checkpoints of shells, the oldest may go to make room.
@@ -342,22 +363,41 @@ impl Workspace {
         let rules = self.rules(&target)?;
         let wishes = whole(&target, &rules, &now.tree);
         let path = |path: &RelPath| {
-            let change = super::plan::Change::between(target.get(path), now.tree.get(path))?;
-            Some(super::plan::Changed { path: super::tree::PathText(path.clone()), change })
+            let change = Change::between(target.get(path), now.tree.get(path))?;
+            Some(Changed { path: PathText(path.clone()), change })
         };
         Ok(Report { changed: wishes.keys().filter_map(path).collect(), kept: Vec::new() })
     }
 
     /// The rules of a tree's own ignore files.
     fn rules(&self, tree: &Tree) -> Result<Ignored, SnapshotError> {
+        let is_rules =
+            |(path, _): &(&RelPath, &Node)| path.rsplit(|byte| *byte == b'/').next() == Some(RULES_FILE);
+        let mut files: Vec<(&RelPath, &Node)> = tree.nodes.iter().filter(is_rules).collect();
+        // In the order of their names, `-a/.gitignore` comes before `.gitignore`.
+        files.sort_by_key(|(path, _)| parents(path).count());
         let mut rules = Ignored::above(&tree.outer);
-        for (path, node) in &tree.nodes {
-            let is_rules = path.rsplit(|byte| *byte == b'/').next() == Some(RULES_FILE);
-            if let Some(text) = if is_rules { self.text(node, 1 << 20)? } else { None } {
+        for (path, node) in files {
+            if let Some(text) = self.text(node, 1 << 20)? {
                 rules.add(parent(path).unwrap_or_default(), &text);
             }
         }
         Ok(rules)
+    }
+
+    pub(super) fn saw(&self, info: &Info) -> Result<Saw, SnapshotError> {
+        let tree = self.tree(info)?;
+        Ok(Saw { rules: self.rules(&tree)?, tree: Arc::new(tree) })
+    }
+
+    /// What differs between two snapshots.
+    pub fn between(&self, from: &Info, to: &Info) -> Result<Report, SnapshotError> {
+        let (from, to) = (self.saw(from)?, self.saw(to)?);
+        let changed = from.differing(&to).filter_map(|path| {
+            let change = Change::between(from.tree.get(path), to.tree.get(path))?;
+            Some(Changed { path: PathText(path.clone()), change })
+        });
+        Ok(Report { changed: changed.collect(), kept: Vec::new() })
     }
 
     /// What a restore of a snapshot would do.

@@ -1,6 +1,6 @@
 //! `ctx prune`: removes what is old and what nobody can ask for any more.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use ctx_session::{Timestamp, Ulid};
@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::moment::Moment;
 use crate::output;
 use crate::root::Root;
+use crate::sessions::own_uid;
 use crate::shell_logs::{Shelf, has_writer, id_of};
 use crate::{confirm, words};
 
@@ -27,7 +28,7 @@ Examples:
   ctx prune --older-than 30d
   ctx prune --yes --older-than 2026-01-01
 
-exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
     /// How old: 30d, 12h, 4w, or a date
     #[arg(long, value_name = "AGE")]
@@ -51,8 +52,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let is_gone = |session: Ulid, uid: u32| is_gone(&reader, session, uid);
     let is_held = |session: Ulid, uid: u32| is_held(&reader, session, uid);
     let (mut count, mut bytes) = (0, 0);
-    for all in snapshots::all(root)? {
-        let pruned = all.prune(before, &is_gone, &is_held)?;
+    for source in snapshots::all(root)? {
+        let pruned = source.prune(before, &is_gone, &is_held)?;
         (count, bytes) = (count + pruned.snapshots, bytes + pruned.bytes);
     }
     let shells = prune_shells(root, before)?;
@@ -94,7 +95,7 @@ fn is_old(path: &Path, before: Timestamp) -> bool {
 fn prune_shells(root: &Root, before: Timestamp) -> Result<u64, Failure> {
     let mut removed = 0;
     for shelf in Shelf::for_reading(root)? {
-        for log in shelf.logs()? {
+        for log in shelf.logs_or_tell()? {
             let file = shelf.dir.join(log.as_str());
             let Some(dir) = file.parent().filter(|dir| dir.ends_with(id_of(&log))) else { continue };
             if is_old(&file, before) && !has_writer(&file) && std::fs::remove_dir_all(dir).is_ok() {
@@ -105,10 +106,14 @@ fn prune_shells(root: &Root, before: Timestamp) -> Result<u64, Failure> {
     Ok(removed)
 }
 
-/// A terminal that has ended says so in a file of its own.
+/// A terminal that has ended says so in a file of its own. Each user has a directory of them, which they can reach where they
+/// cannot list the users.
 fn prune_terminals(hold: &Path, before: Timestamp) -> u64 {
-    let entries = std::fs::read_dir(hold).into_iter().flatten().flatten();
-    let is_over = |dir: &Path| is_old(&dir.join("end.json"), before);
-    entries.filter(|entry| is_over(&entry.path()) && std::fs::remove_dir_all(entry.path()).is_ok()).count()
-        as u64
+    let within = |dir: &Path| -> Option<Vec<PathBuf>> {
+        Some(std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path()).collect())
+    };
+    let users = within(hold).unwrap_or_else(|| vec![hold.join(own_uid().to_string())]);
+    let is_over = |dir: &PathBuf| is_old(&dir.join("end.json"), before);
+    let over = users.iter().filter_map(|user| within(user)).flatten().filter(is_over);
+    over.filter(|dir| std::fs::remove_dir_all(dir).is_ok()).count() as u64
 }

@@ -134,7 +134,7 @@ fn summarise(shelf: &Shelf, log: &LogPath) -> Option<Summary> {
 fn all_logs(shelves: &[Shelf]) -> Result<Vec<(&Shelf, LogPath)>, Failure> {
     let mut all = Vec::new();
     for shelf in shelves {
-        all.extend(shelf.logs()?.into_iter().map(|log| (shelf, log)));
+        all.extend(shelf.logs_or_tell()?.into_iter().map(|log| (shelf, log)));
     }
     all.sort_by(|a, b| id_of(&a.1).cmp(id_of(&b.1)));
     Ok(all)

@@ -1,23 +1,23 @@
 //! `ctx snapshots`: the saved states of files, listed, compared and brought back.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
-use ctx_host::rights::Rights;
-use ctx_host::snapshot::plan::{Change, Changed, Report};
-use ctx_host::snapshot::prune::Held;
-use ctx_host::snapshot::tree::{PathText, shown};
-use ctx_host::snapshot::{Info, Node, Reason, SnapshotError, Snapshots, Workspace};
-use ctx_session::Code;
-use serde_json::json;
+use ctx_api::http::{
+    FilesBack, List, PruneSnapshots, Snapshot, SnapshotFile, SnapshotFiles, SnapshotsPruned, Undo,
+};
+use ctx_doors::http::snapshots as saved;
+use ctx_host::snapshot::{SnapshotError, Snapshots};
+use ctx_session::{Code, Timestamp, Ulid};
 
+use crate::client::{Api, Query};
 use crate::config::{self, Environment, FileArg, SnapshotsConfig};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::shell_logs::Shelf;
 use crate::table::{self, Cell};
-use crate::{confirm, snapshots, words};
+use crate::{confirm, ids, snapshots, words};
 
 /// Manage saved states of files
 ///
@@ -31,7 +31,7 @@ Examples:
   ctx snapshots diff 01K9Y3R6     what has changed since
   ctx snapshots restore --yes 01K9Y3R6
 
-exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
@@ -104,66 +104,120 @@ impl From<SnapshotError> for Failure {
     }
 }
 
+/// A place of this user's snapshots.
+pub enum Source<'a> {
+    Here(Box<Snapshots>),
+    /// The store is the daemon's own: it does the work, with the rights of who asks.
+    Daemon(Api<'a>),
+}
+
 /// Every place of this user's snapshots: the root's, and that of shells without a root.
-pub fn all(root: &Root) -> Result<Vec<Snapshots>, Failure> {
+pub fn all(root: &Root) -> Result<Vec<Source<'_>>, Failure> {
     let config: SnapshotsConfig =
         config::load(&FileArg::of_environment(), &Environment::of_process())?.config.snapshots;
     let mut dirs = vec![root.path.join(".state")];
     dirs.extend(Shelf::for_reading(root)?.iter().map(Shelf::state_dir));
     dirs.dedup();
-    Ok(dirs.iter().map(|dir| snapshots::at(dir, root, &config)).filter(|all| all.dir().is_dir()).collect())
+    let mut sources = Vec::new();
+    for all in dirs.iter().map(|dir| snapshots::at(dir, root, &config)) {
+        match std::fs::read_dir(all.dir()) {
+            Ok(_) => sources.push(Source::Here(Box::new(all))),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                sources.push(Source::Daemon(Api::new(root)));
+            }
+            Err(error) => return Err(Failure::io(all.dir().display(), error)),
+        }
+    }
+    Ok(sources)
 }
 
-fn reason(reason: Reason) -> &'static str {
+impl Source<'_> {
+    fn list(&self) -> Result<Vec<Snapshot>, Failure> {
+        match self {
+            Source::Here(all) => Ok(saved::list(all, None)?),
+            Source::Daemon(api) => Ok(api.get::<List<Snapshot>>("/snapshots")?.items),
+        }
+    }
+
+    fn show(&self, id: Ulid) -> Result<SnapshotFiles, Failure> {
+        match self {
+            Source::Here(all) => Ok(saved::show(all, None, id)?),
+            Source::Daemon(api) => api.get(&format!("/snapshots/{id}")),
+        }
+    }
+
+    fn diff(&self, id: Ulid, to: Option<Ulid>) -> Result<FilesBack, Failure> {
+        match self {
+            Source::Here(all) => Ok(saved::diff(all, None, id, to)?),
+            Source::Daemon(api) => {
+                api.get(Query::new(&format!("/snapshots/{id}/changes")).with_some("to", to).as_str())
+            }
+        }
+    }
+
+    fn restore(&self, id: Ulid, dry_run: bool) -> Result<FilesBack, Failure> {
+        match self {
+            Source::Here(all) => Ok(saved::restore(all, None, id, dry_run)?),
+            Source::Daemon(api) => api.post_with(&format!("/snapshots/{id}/restore"), &Undo { dry_run }),
+        }
+    }
+
+    /// `is_gone`, `is_held`: see `Snapshots::prune`; the daemon knows that itself.
+    pub fn prune(
+        &self,
+        before: Timestamp,
+        is_gone: &dyn Fn(Ulid, u32) -> bool,
+        is_held: &dyn Fn(Ulid, u32) -> bool,
+    ) -> Result<SnapshotsPruned, Failure> {
+        match self {
+            Source::Here(all) => {
+                let pruned = all.prune(None, before, is_gone, is_held)?;
+                Ok(SnapshotsPruned { snapshots: pruned.snapshots, bytes: pruned.bytes })
+            }
+            Source::Daemon(api) => api.post_with("/snapshots/prune", &PruneSnapshots { before }),
+        }
+    }
+}
+
+/// A reason in words.
+fn reason(reason: &str) -> &str {
     match reason {
-        Reason::Asked => "asked for",
-        Reason::Shell => "shell",
-        Reason::BeforeRun => "before a run",
-        Reason::AfterRun => "after a run",
-        Reason::Checkpoint => "checkpoint",
-        Reason::BeforeRestore => "before a restore",
+        "asked" => "asked for",
+        "before_run" => "before a run",
+        "after_run" => "after a run",
+        "before_restore" => "before a restore",
+        reason => reason,
     }
 }
 
 fn ls(root: &Root, dir: Option<PathBuf>, json: bool) -> Result<(), Failure> {
     let dir =
         dir.map(|dir| dir.canonicalize().map_err(|error| Failure::io(dir.display(), error))).transpose()?;
-    let mut rows: Vec<(Info, PathBuf)> = Vec::new();
-    for all in all(root)? {
-        for Held { about, snapshots, .. } in all.held()? {
-            if dir.as_ref().is_none_or(|dir| about.path == *dir) {
-                rows.extend(snapshots.into_iter().map(|info| (info, about.path.clone())));
-            }
-        }
+    let dir = dir.map(|dir| dir.display().to_string());
+    let mut rows: Vec<Snapshot> = Vec::new();
+    for source in all(root)? {
+        let is_there = |snapshot: &Snapshot| dir.as_ref().is_none_or(|dir| snapshot.workspace == *dir);
+        rows.extend(source.list()?.into_iter().filter(is_there));
     }
-    rows.sort_by_key(|(info, _)| info.id);
+    rows.sort_by_key(|snapshot| snapshot.id);
     if json {
-        let mut out = output::stdout();
-        for (info, path) in &rows {
-            let mut line = serde_json::to_value(info).unwrap_or_default();
-            if let Some(fields) = line.as_object_mut() {
-                fields.insert("workspace".to_owned(), path.display().to_string().into());
-            }
-            writeln!(out, "{line}")?;
-        }
-        out.flush()?;
-        return Ok(());
+        return rows.iter().try_for_each(output::json);
     }
     if rows.is_empty() {
         output::say("no snapshots");
         return Ok(());
     }
     let now = words::now();
-    let row = |(info, path): (Info, PathBuf)| {
-        let label =
-            info.label.as_deref().map(|label| format!("{}  ", output::one_line(label))).unwrap_or_default();
-        let kept = if info.keep { " (kept)" } else { "" };
+    let row = |snapshot: Snapshot| {
+        let label = snapshot.label.as_deref().map(|label| format!("{}  ", output::one_line(label)));
+        let kept = if snapshot.keep { " (kept)" } else { "" };
         vec![
-            Cell::new(info.id.to_string()),
-            Cell::new(words::age(now, info.created)),
-            Cell::new(format!("{}{kept}", reason(info.reason))),
-            Cell::new(info.files.to_string()),
-            Cell::new(format!("{label}{}", path.display())),
+            Cell::new(snapshot.id.to_string()),
+            Cell::new(words::age(now, snapshot.created)),
+            Cell::new(format!("{}{kept}", reason(&snapshot.reason))),
+            Cell::new(snapshot.files.to_string()),
+            Cell::new(format!("{}{}", label.unwrap_or_default(), output::plain(&snapshot.workspace))),
         ]
     };
     let rows = rows.into_iter().map(row).collect();
@@ -174,134 +228,87 @@ fn ls(root: &Root, dir: Option<PathBuf>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The one snapshot that a word means, and its workspace.
-fn find(root: &Root, word: &str) -> Result<(Workspace, Info), Failure> {
+/// The one snapshot that a word means, and where it is.
+fn find<'a>(root: &'a Root, word: &str) -> Result<(Source<'a>, Snapshot), Failure> {
     let mut found = Vec::new();
-    for all in all(root)? {
-        for held in all.held()? {
-            let is_meant = |info: &&Info| crate::ids::is_part(&info.id.to_string(), word);
-            found.extend(
-                held.snapshots
-                    .iter()
-                    .filter(is_meant)
-                    .map(|info| (all.clone(), held.about.clone(), info.clone())),
-            );
-        }
+    for source in all(root)? {
+        let meant = |snapshot: &Snapshot| ids::is_part(&snapshot.id.to_string(), word);
+        let meant: Vec<Snapshot> = source.list()?.into_iter().filter(meant).collect();
+        found.push((source, meant));
     }
-    let several = found.len();
-    match found.pop() {
-        Some((all, about, info)) if several == 1 => {
-            let workspace =
-                all.open(&about.path, about.uid, Rights::of(about.uid).map_err(SnapshotError::from)?)?;
-            Ok((workspace, info))
-        }
-        None => {
-            Err(Failure::new(Code::Enoent, format!("no snapshot `{word}`"))
-                .hint("`ctx snapshots` lists them"))
-        }
-        Some(_) => Err(Failure::new(Code::Einval, format!("{several} snapshots begin or end with `{word}`"))),
+    let several: usize = found.iter().map(|(_, meant)| meant.len()).sum();
+    if several > 1 {
+        return Err(Failure::new(Code::Einval, format!("{several} snapshots begin or end with `{word}`")));
     }
+    let one = found.into_iter().find_map(|(source, mut meant)| Some((source, meant.pop()?)));
+    one.ok_or_else(|| {
+        Failure::new(Code::Enoent, format!("no snapshot `{word}`")).hint("`ctx snapshots` lists them")
+    })
 }
 
 fn show(root: &Root, word: &str, json: bool) -> Result<(), Failure> {
-    let (workspace, info) = find(root, word)?;
-    let tree = workspace.tree(&info)?;
+    let (source, snapshot) = find(root, word)?;
+    let told = source.show(snapshot.id)?;
     if json {
-        let file = |(path, node): (&Vec<u8>, &Node)| match node {
-            Node::Dir { mode } => json!({"path": shown(path), "kind": "dir", "mode": format!("{mode:04o}")}),
-            Node::File { mode, size, .. } => {
-                json!({"path": shown(path), "kind": "file", "mode": format!("{mode:04o}"), "bytes": size})
-            }
-            Node::Link { target } => json!({"path": shown(path), "kind": "link", "target": shown(target)}),
-        };
-        let files: Vec<_> = tree.nodes.iter().map(file).collect();
-        let left_out: Vec<_> =
-            tree.left_out.iter().map(|(path, why)| json!({"path": shown(path), "why": why})).collect();
-        let workspace = workspace.path().display().to_string();
-        return output::json(
-            &json!({"snapshot": info, "workspace": workspace, "files": files, "left_out": left_out}),
-        );
+        return output::json(&told);
     }
     let mut out = output::stdout();
-    writeln!(out, "{} {} of {}", info.id, reason(info.reason), workspace.path().display())?;
-    for (path, node) in &tree.nodes {
-        let path = output::plain(&shown(path));
-        match node {
-            Node::Dir { mode } => writeln!(out, "{mode:04o} {:>12} {path}/", "-")?,
-            Node::File { mode, size, .. } => writeln!(out, "{mode:04o} {size:>12} {path}")?,
-            Node::Link { target } => {
-                writeln!(out, "link {:>12} {path} -> {}", "-", output::plain(&shown(target)))?;
+    let workspace = output::plain(&told.workspace);
+    writeln!(out, "{} {} of {workspace}", snapshot.id, reason(&snapshot.reason))?;
+    for SnapshotFile { path, mode, bytes, target, .. } in &told.files {
+        let path = output::plain(path);
+        match (mode, bytes, target) {
+            (Some(mode), Some(bytes), _) => writeln!(out, "{mode} {bytes:>12} {path}")?,
+            (Some(mode), None, _) => writeln!(out, "{mode} {:>12} {path}/", "-")?,
+            (None, _, target) => {
+                let target = output::plain(target.as_deref().unwrap_or_default());
+                writeln!(out, "link {:>12} {path} -> {target}", "-")?;
             }
         }
     }
-    for (path, why) in &tree.left_out {
-        writeln!(out, "left out: {} ({why})", output::plain(&shown(path)))?;
+    for left in &told.left_out {
+        writeln!(out, "left out: {} ({})", output::plain(&left.path), left.why)?;
     }
     out.flush()?;
     Ok(())
 }
 
 fn diff(root: &Root, word: &str, other: Option<&str>, json: bool) -> Result<(), Failure> {
-    let (workspace, info) = find(root, word)?;
-    let report = match other {
-        None => workspace.since(&info)?,
-        Some(other) => {
-            let (there, later) = find(root, other)?;
-            if there.path() != workspace.path() {
-                let message = "the two snapshots are of different directories";
-                return Err(Failure::new(Code::Einval, message));
-            }
-            let (from, to) = (workspace.tree(&info)?, workspace.tree(&later)?);
-            let changed = from.differing(&to).into_iter().filter_map(|path| {
-                let change = Change::between(from.get(path), to.get(path))?;
-                Some(Changed { path: PathText(path.clone()), change })
-            });
-            Report { changed: changed.collect(), kept: Vec::new() }
-        }
-    };
-    tell(&report, json, None)
+    let (source, snapshot) = find(root, word)?;
+    let later = other.map(|other| find(root, other)).transpose()?.map(|(_, later)| later);
+    if later.as_ref().is_some_and(|later| later.workspace != snapshot.workspace) {
+        return Err(Failure::new(Code::Einval, "the two snapshots are of different directories"));
+    }
+    tell(&source.diff(snapshot.id, later.map(|later| later.id))?, json)
 }
 
 fn restore(root: &Root, word: &str, dry_run: bool, yes: bool, json: bool) -> Result<(), Failure> {
-    let (workspace, info) = find(root, word)?;
-    if dry_run {
-        return tell(&workspace.preview(&info)?, json, None);
-    }
-    if !yes {
+    let (source, snapshot) = find(root, word)?;
+    if !yes && !dry_run {
         confirm::ask("restoring files", || {
-            let would = workspace.preview(&info)?.changed.len();
-            Ok(format!("Change {would} files in {}?", workspace.path().display()))
+            let would = source.restore(snapshot.id, true)?.changed.len();
+            Ok(format!("Change {would} files in {}?", output::plain(&snapshot.workspace)))
         })?;
     }
-    let done = workspace.restore(&info)?;
-    tell(&done.report, json, Some(&done.undo))
+    tell(&source.restore(snapshot.id, dry_run)?, json)
 }
 
-fn tell(report: &Report, json: bool, undo: Option<&Info>) -> Result<(), Failure> {
+fn tell(back: &FilesBack, json: bool) -> Result<(), Failure> {
     if json {
-        let mut value = serde_json::to_value(report).unwrap_or_default();
-        if let (Some(undo), Some(fields)) = (undo, value.as_object_mut()) {
-            fields.insert("undo".to_owned(), undo.id.to_string().into());
-        }
-        return output::json(&value);
+        return output::json(back);
     }
     let mut out = output::stdout();
-    for Changed { path, change } in &report.changed {
-        let word = match change {
-            Change::Created => "created",
-            Change::Changed => "changed",
-            Change::Removed => "removed",
-        };
-        writeln!(out, "{word:<8} {}", output::plain(&shown(&path.0)))?;
+    for file in &back.changed {
+        writeln!(out, "{:<8} {}", file.change, output::plain(&file.path))?;
     }
-    for kept in &report.kept {
-        writeln!(out, "{:<8} {}  {}", "kept", output::plain(&shown(&kept.path.0)), kept.why)?;
+    for kept in &back.kept {
+        writeln!(out, "{:<8} {}  {}", "kept", output::plain(&kept.path), kept.why)?;
     }
     out.flush()?;
-    if let Some(undo) = undo {
-        let (changed, id) = (report.changed.len(), undo.id);
+    if let Some(id) = back.undo {
         output::say(format_args!(
-            "{changed} files changed; `ctx snapshots restore {id}` brings back what was there"
+            "{} files changed; `ctx snapshots restore {id}` brings back what was there",
+            back.changed.len()
         ));
     }
     Ok(())

@@ -13,8 +13,8 @@ use crate::{confirm, sessions};
 /// Take back what the last run changed in files
 ///
 /// Files that the run created are removed, the others are as they were before it. A file that was changed again since
-/// is kept and named. The conversation stays as it is: `ctx rollback --files` takes both back. Asked again, it
-/// takes back the run before. What was there is a snapshot, so the undo can be undone. On a terminal the command
+/// is kept and named, and the next undo tries it again. The conversation stays as it is: `ctx rollback --files`
+/// takes both back. Asked again, it takes back the run before. What was there is a snapshot, so the undo can be undone. On a terminal the command
 /// asks for confirmation; in a script, pass --yes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -147,3 +147,63 @@ fn whoever_looks_is_told_what_they_can_do_about_damage() {
     daemon.ctx(&["repair", "--all", "--apply"]).ok();
     daemon.ctx(&["doctor"]).ok();
 }
+
+#[test]
+fn another_user_has_their_own_snapshots_and_no_others() {
+    let daemon = shared();
+    let work = daemon.workspace();
+    let write = |path: &str| {
+        let call = json!({"name": "fs.write", "input": {"path": format!("/work/{path}"), "content": "1\n"}});
+        json!({"script": [{"tool": call}, {"text": "done"}]}).to_string()
+    };
+    let args = ["send", "-a", "coder", "--model", "debug:script", "--session", "work", "--yes"];
+    daemon.ctx(&[&args[..], &[&write("owners")]].concat()).ok();
+    let owners = json(daemon.ctx(&["snapshots", "ls", "--json"]));
+    std::os::unix::fs::chown(&work, Some(UID), Some(GID)).unwrap();
+    theirs(&daemon, &[&args[..], &[&write("theirs")]].concat()).ok();
+    let undone = &json(theirs(&daemon, &["undo", "coder/work", "--yes", "--json"]))[0];
+    assert!(!work.join("theirs").exists(), "{undone}");
+
+    let listed = json(theirs(&daemon, &["snapshots", "ls", "--json"]));
+    let everyone = json(daemon.ctx(&["snapshots", "ls", "--json"]));
+    assert_eq!((owners.len(), listed.len(), everyone.len()), (2, 3, 5), "{listed:?}");
+    let undo = undone["undo"].as_str().unwrap();
+    assert!(theirs(&daemon, &["snapshots", "show", undo]).ok().ends_with("0644            2 theirs\n"));
+    assert_eq!(theirs(&daemon, &["snapshots", "diff", undo]).ok(), "removed  theirs\n");
+    let first = listed[0]["id"].as_str().unwrap();
+    assert_eq!(theirs(&daemon, &["snapshots", "diff", first, undo]).ok(), "created  theirs\n");
+    let back = theirs(&daemon, &["snapshots", "restore", "--yes", undo]).ok();
+    assert!(back == "created  theirs\n" && work.join("theirs").exists(), "{back}");
+
+    let foreign = owners[0]["id"].as_str().unwrap();
+    for words in [vec!["show"], vec!["diff"], vec!["restore", "--yes"]] {
+        let args = [&["snapshots"], &words[..], &[foreign]].concat();
+        assert!(theirs(&daemon, &args).fails(1).contains("no snapshot"));
+    }
+    for (method, path) in [("GET", ""), ("GET", "/changes"), ("POST", "/restore")] {
+        let url = format!("http://ctx/api/v1/snapshots/{foreign}{path}");
+        let mut curl = std::process::Command::new("curl");
+        curl.args([
+            "-s",
+            "-X",
+            method,
+            "-H",
+            "content-type: application/json",
+            "--data",
+            "{}",
+            "--unix-socket",
+        ]);
+        curl.arg(daemon.root().join(".state/api.sock")).arg(url).uid(UID).gid(GID);
+        let told = finish(&mut curl).ok();
+        assert!(told.contains("ENOENT"), "{told}");
+    }
+    let over = daemon.root().join(format!(".state/hold/{UID}/over"));
+    std::fs::create_dir_all(&over).unwrap();
+    std::fs::write(over.join("end.json"), "{}").unwrap();
+    for dir in [over.parent().unwrap(), &over] {
+        std::os::unix::fs::chown(dir, Some(UID), Some(GID)).unwrap();
+    }
+    let pruned = &json(theirs(&daemon, &["prune", "--yes", "--json", "--older-than", "0s"]))[0];
+    assert_eq!((&pruned["snapshots"], &pruned["terminals"]), (&json!(4), &json!(1)), "{pruned}");
+    assert_eq!(json(daemon.ctx(&["snapshots", "ls", "--json"])), owners);
+}

@@ -131,7 +131,11 @@ fn rolls_back(restart: bool) {
     assert_eq!(record["files"]["undo"], files["undo"]);
     // What was taken back is not the session's change any more.
     let shown = json_of(&daemon, &["diff", "coder/work", "--json"]);
-    assert_eq!(names(&shown["files"]), ["created first"]);
+    assert_eq!(
+        names(&shown["files"]),
+        ["changed both", "created first"],
+        "what was kept is still its change"
+    );
     // And all of it comes back.
     daemon.ctx(&["snapshots", "restore", "--yes", files["undo"].as_str().unwrap()]).ok();
     assert_eq!(read(&work, "edited").as_deref(), Some("three\n"));
@@ -172,11 +176,8 @@ fn an_undo_takes_back_the_last_run_and_then_the_one_before() {
     assert!(work.join("a").exists() && work.join("b").exists());
 }
 
-#[test]
-fn what_someone_else_changes_during_a_run_is_uncertain() {
-    let daemon = daemon();
-    let work = daemon.workspace();
-    // The run waits for an answer about its second file while someone else writes.
+/// A run that has written `a` and waits for an answer about `b`.
+fn run_up_to_a_question(daemon: &TestDaemon) {
     let text =
         json!({ "script": [writing("a", "1\n"), writing("b", "1\n"), { "text": "done" }] }).to_string();
     let args = ["send", "-a", "coder", "--model", "debug:script", "--session", "work", "--detach"];
@@ -185,6 +186,78 @@ fn what_someone_else_changes_during_a_run_is_uncertain() {
         let waiting = daemon.ctx(&["approve", "coder/work", "--list", "--json"]).stdout;
         (!waiting.is_empty()).then_some(())
     });
+}
+
+#[test]
+fn a_look_during_a_run_shows_what_it_has_changed_so_far_and_ends_nothing() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    run_up_to_a_question(&daemon);
+    assert_eq!(daemon.ctx(&["diff", "coder/work", "--stat"]).ok(), "A a\n");
+    daemon.ctx(&["approve", "coder/work"]).ok();
+    daemon.ctx(&["wait", "coder/work"]).ok();
+    assert_eq!(daemon.ctx(&["diff", "coder/work", "--stat"]).ok(), "A a\nA b\n");
+    daemon.ctx(&["undo", "coder/work", "--yes"]).ok();
+    assert!(!work.join("a").exists() && !work.join("b").exists());
+}
+
+#[test]
+fn what_was_kept_is_still_the_run_s_change_and_goes_back_when_nothing_is_in_the_way() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    run(&daemon, json!([writing("a", "1\n"), { "text": "one" }]));
+    run(&daemon, json!([writing("b", "2\n"), writing("c", "2\n"), { "text": "two" }]));
+    std::fs::write(work.join("b"), "2\nmine\n").unwrap();
+    let undo = || {
+        let back = json_of(&daemon, &["undo", "coder/work", "--yes", "--json"]);
+        [names(&back["changed"]), names(&back["kept"])].concat()
+    };
+    let stat = || daemon.ctx(&["diff", "coder/work", "--stat"]).ok();
+    assert_eq!(undo(), ["removed c", "b"]);
+    assert_eq!(stat(), "A a\nA b\n");
+    assert_eq!(undo(), ["removed a", "b"], "the run before, and what is left");
+    assert_eq!((undo(), stat().as_str()), (vec!["b".to_owned()], "A b\n"));
+    std::fs::write(work.join("b"), "2\n").unwrap();
+    assert_eq!((undo(), stat().as_str()), (vec!["removed b".to_owned()], ""));
+    daemon.ctx(&["undo", "coder/work", "--yes"]).fails(1);
+}
+
+#[test]
+fn what_was_ignored_before_a_run_stays_and_what_was_not_goes_back_whatever_the_run_does_to_the_rules() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    for (path, text) in [(".gitignore", ".env\n"), (".env", "precious\n"), ("a.txt", "A\n")] {
+        std::fs::write(work.join(path), text).unwrap();
+    }
+    run(
+        &daemon,
+        json!([
+            reading(".gitignore"),
+            writing(".gitignore", "*.txt\n"),
+            reading("a.txt"),
+            writing("a.txt", "B\n"),
+            writing("c.txt", "C\n"),
+            { "text": "done" }
+        ]),
+    );
+    assert_eq!(daemon.ctx(&["diff", "coder/work", "--stat"]).ok(), "M .gitignore\nM a.txt\nA c.txt\n");
+    let back = json_of(&daemon, &["undo", "coder/work", "--yes", "--json"]);
+    assert_eq!(
+        (names(&back["changed"]), names(&back["kept"])),
+        (["changed .gitignore", "changed a.txt", "removed c.txt"].map(str::to_owned).to_vec(), Vec::new())
+    );
+    let texts = [".gitignore", ".env", "a.txt", "c.txt"].map(|name| read(&work, name));
+    let expected =
+        [Some(".env\n"), Some("precious\n"), Some("A\n"), None].map(|text| text.map(str::to_owned));
+    assert_eq!(texts, expected);
+}
+
+#[test]
+fn what_someone_else_changes_during_a_run_is_uncertain() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    // The run waits for an answer about its second file while someone else writes.
+    run_up_to_a_question(&daemon);
     std::fs::write(work.join("theirs"), "x").unwrap();
     daemon.ctx(&["approve", "coder/work"]).ok();
     daemon.ctx(&["wait", "coder/work"]).ok();

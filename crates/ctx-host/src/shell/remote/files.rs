@@ -341,7 +341,7 @@ impl Files for FarFiles {
                 |out: &RelPath| path.strip_prefix(out.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
             let is_dir = found.kind == FoundKind::Dir;
             let is_out = out.as_ref().is_some_and(is_in);
-            let leaves = is_never_part(name) || (!options.with_ignored && rules.has(&path, is_dir));
+            let leaves = is_never_part(name) || options.leaves(&rules, &path, is_dir);
             if (is_out || leaves) && !is_wanted(&path) {
                 if !is_out {
                     walk.crowded.insert(dir.to_vec());

@@ -76,6 +76,22 @@ fn a_restore_brings_every_kind_of_file_back_and_its_undo_brings_back_the_rest() 
 }
 
 #[test]
+fn every_name_of_a_file_has_its_content_back() {
+    let world = World::new();
+    world.write("a", "one\n");
+    world.give_to_ann();
+    fs::hard_link(world.work.join("a"), world.work.join("b")).unwrap();
+    let taken = world.take();
+    world.write("a", "two\n");
+    fs::hard_link(world.work.join("a"), world.work.join("new")).unwrap();
+    let report = world.open().restore(&taken).unwrap().report;
+    assert_eq!((report.changed.len(), report.kept.len()), (3, 0), "{report:?}");
+    let read = |name: &str| fs::read_to_string(world.work.join(name)).ok();
+    assert_eq!((read("a").as_deref(), read("b").as_deref()), (Some("one\n"), Some("one\n")));
+    assert_eq!(read("new"), None);
+}
+
+#[test]
 fn an_unchanged_tree_is_read_once_and_a_change_is_seen_however_it_is_hidden() {
     let world = World::new();
     world.write("a", "one\n");
