@@ -86,7 +86,7 @@ fn keys_reach_the_program_and_signals_do_what_they_do_in_a_terminal() {
     let terms = Terms::start();
     let id = terms.run("keys", &["cat", "-v"]);
     // The holder is called what the guide calls it.
-    let pid = terms.listed(&id)["socket"].as_str().map(|socket| holder_of(socket)).unwrap();
+    let pid = terms.listed(&id)["socket"].as_str().map(holder_of).unwrap();
     assert_eq!(std::fs::read(format!("/proc/{pid}/cmdline")).unwrap(), b"ctx\0hold\0");
     assert_eq!(std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "ctx\n");
     terms
