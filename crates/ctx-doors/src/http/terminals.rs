@@ -31,7 +31,7 @@ const PIECES: usize = 4;
 pub(super) fn size_of(cols: Option<u16>, rows: Option<u16>) -> Result<Size, Refusal> {
     for (field, number) in [("cols", cols), ("rows", rows)] {
         if number == Some(0) {
-            return Err(Refusal::new(Code::Einval, format!("{field} must be at least 1")).blaming(field));
+            return Err(Refusal::invalid(field, format!("{field} must be at least 1")));
         }
     }
     Ok(Size::new(cols.unwrap_or(SIZE.cols), rows.unwrap_or(SIZE.rows)))
