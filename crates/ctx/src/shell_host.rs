@@ -29,14 +29,10 @@ pub fn host_config(spool_dir: PathBuf, settings: &Shells) -> Result<HostConfig, 
     config.limits.shells_max = usize::try_from(settings.max.get()).unwrap_or(usize::MAX);
     config.limits.idle_max = Duration::from_secs(u64::from(settings.idle_secs.get()));
     config.program = named(&settings.program);
-    let words = |text: &Option<String>| {
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
-        text.as_deref().map(words).filter(|words: &Vec<String>| !words.is_empty())
-    };
     config.remote = RemoteConfig {
-        hosts: words(&settings.ssh.hosts),
-        users: words(&settings.ssh.users),
-        containers: words(&settings.containers),
+        hosts: settings.ssh.hosts.clone(),
+        users: settings.ssh.users.clone(),
+        containers: settings.containers.clone(),
         first_use: settings.ssh.first_use == FirstUse::Accept,
         ssh_config: named(&settings.ssh.config),
         key_dir: named(&settings.key_dir)

@@ -142,7 +142,7 @@ impl Tool for TerminalWrite {
             "id": {"type": "string"},
             "text": {"type": "string", "description": "typed as it is"},
             "keys": {"type": "array", "items": {"type": "string"},
-                "description": "keys after it: Enter, Tab, Escape, Up, C-c, M-x, or a character"}
+                "description": "keys after it: Enter, Tab, Escape, Up, PageUp, F5, C-c, M-x, S-Tab, or a character"}
         });
         spec("terminal.write", "Types into a terminal that you have opened.", properties, &["id"])
     }

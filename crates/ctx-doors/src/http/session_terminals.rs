@@ -12,7 +12,7 @@ use super::Api;
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, session_id};
 use super::json::Json;
-use super::terminals::{SIZE, TerminalsQuery, TranscriptQuery, ask, shown_terminal, transcript_of};
+use super::terminals::{TerminalsQuery, TranscriptQuery, ask, shown_terminal, size_of, transcript_of};
 
 /// Whose a session is that the caller sees.
 fn owner_of(api: &Api, caller: Caller, id: SessionId) -> Result<u32, Refusal> {
@@ -59,12 +59,13 @@ pub(super) async fn open(
 ) -> Answer<(StatusCode, Json<Terminal>)> {
     let id = session_id(&id)?;
     let owner = owner_of(&api, caller, id)?;
+    let size = size_of(new.cols, new.rows)?;
     let wanted = ctx_host::terminal::NewTerminal {
         name: new.name.clone(),
         command: new.command.clone(),
         cwd: None,
         env: None,
-        size: SIZE,
+        size,
         created_at: api.engine.now(),
         of: None,
     };
@@ -73,8 +74,8 @@ pub(super) async fn open(
     let new = OperatorsTerminal {
         name: new.name,
         command: new.command,
-        cols: new.cols.unwrap_or(SIZE.cols),
-        rows: new.rows.unwrap_or(SIZE.rows),
+        cols: size.cols,
+        rows: size.rows,
         caged: new.cage.unwrap_or(true),
     };
     let opened = api.engine.open_terminal(caller, id, new).await?;

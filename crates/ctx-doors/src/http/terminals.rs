@@ -20,12 +20,22 @@ use super::extract::{Asked, At, Given, Who};
 use super::json::Json;
 
 /// The size of a terminal whose client has none.
-pub(super) const SIZE: Size = Size { cols: 80, rows: 24 };
+const SIZE: Size = Size { cols: 80, rows: 24 };
 /// Lines that a search answers with.
 const FOUND_MAX: usize = 1_000;
 /// How much of a transcript is made at a time, and how many of these wait to be sent.
 const PIECE_BYTES: usize = 64 * 1024;
 const PIECES: usize = 4;
+
+/// The size that a client asks for.
+pub(super) fn size_of(cols: Option<u16>, rows: Option<u16>) -> Result<Size, Refusal> {
+    for (field, number) in [("cols", cols), ("rows", rows)] {
+        if number == Some(0) {
+            return Err(Refusal::invalid(field, format!("{field} must be at least 1")));
+        }
+    }
+    Ok(Size::new(cols.unwrap_or(SIZE.cols), rows.unwrap_or(SIZE.rows)))
+}
 
 /// A value's word in JSON.
 fn word(value: impl serde::Serialize) -> Option<String> {
@@ -118,7 +128,7 @@ pub(super) async fn open(
     Who(caller): Who,
     Given(new): Given<NewTerminal>,
 ) -> Answer<(StatusCode, Json<Terminal>)> {
-    let size = Size::new(new.cols.unwrap_or(SIZE.cols), new.rows.unwrap_or(SIZE.rows));
+    let size = size_of(new.cols, new.rows)?;
     let new = terminal::NewTerminal {
         name: new.name,
         command: new.command,

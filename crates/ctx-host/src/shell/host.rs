@@ -382,12 +382,8 @@ impl Inner {
     }
 
     pub fn entry(&self, id: &str) -> Result<Entry, ShellError> {
-        let shown = || id.chars().take(100).collect();
         let registry = self.registry();
-        registry.shells.get(id).cloned().ok_or_else(|| match registry.was_reaped(id) {
-            true => ShellError::Reaped { id: shown(), idle_secs: self.limits.idle_max.as_secs() },
-            false => ShellError::NoShell { id: shown() },
-        })
+        registry.shells.get(id).cloned().ok_or_else(|| registry.missing(id))
     }
 
     /// Makes the directory for output and starts the guard, once.

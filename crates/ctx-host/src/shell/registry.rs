@@ -1,4 +1,4 @@
-//! The shells of a server by their ids: room for new ones, and what is remembered of those that are gone.
+//! The shells of a server by their ids: room for new ones, and why those that are gone have ended.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ShellError;
-use super::exec::driver::{Driver, Order};
+use super::exec::driver::{Driver, End, Order};
 use super::host::{Inner, ShellSummary};
 use super::state::{Running, ShellState};
 use super::text::fence::Fence;
 use super::workspace::ShellWorkspace;
 
-/// How many shells that were closed for idling are remembered.
-const REAPED_MAX: usize = 1000;
+/// How many shells that ended by themselves are remembered.
+const ENDED_MAX: usize = 1000;
 
 pub(super) struct Registry {
     pub shells: HashMap<String, Entry>,
@@ -25,8 +25,8 @@ pub(super) struct Registry {
     next: u64,
     ids: IdSource,
     pub closed: bool,
-    /// The ids of those that were closed for idling, oldest first.
-    reaped: VecDeque<String>,
+    /// Those that ended without being destroyed, oldest first: their callers do not know of it yet.
+    ended: VecDeque<(String, End)>,
 }
 
 impl Registry {
@@ -37,21 +37,28 @@ impl Registry {
             next: 1,
             ids: IdSource::new(seed),
             closed: false,
-            reaped: VecDeque::new(),
+            ended: VecDeque::new(),
         }
     }
 
-    pub fn was_reaped(&self, id: &str) -> bool {
-        self.reaped.iter().any(|reaped| reaped == id)
+    /// What to say of a shell that is not there.
+    pub fn missing(&self, id: &str) -> ShellError {
+        let ended = self.ended.iter().find(|(ended, _)| ended == id).map(|(_, end)| end.clone());
+        let id = id.chars().take(100).collect();
+        match ended {
+            Some(End::Reaped { idle }) => ShellError::Reaped { id, idle_secs: idle.as_secs() },
+            Some(End::Lost { reason: why }) => ShellError::Closed { id, why },
+            Some(End::Destroyed) | None => ShellError::NoShell { id },
+        }
     }
 
-    fn gone(&mut self, id: String, reaped: bool) {
+    fn gone(&mut self, id: String, end: End) {
         self.shells.remove(&id);
-        if reaped {
-            if self.reaped.len() == REAPED_MAX {
-                self.reaped.pop_front();
+        if !matches!(end, End::Destroyed) {
+            if self.ended.len() == ENDED_MAX {
+                self.ended.pop_front();
             }
-            self.reaped.push_back(id);
+            self.ended.push_back((id, end));
         }
     }
 }
@@ -130,8 +137,8 @@ impl Slot {
         drop(registry);
         let (inner, done) = (Arc::clone(&self.inner), entry.done.clone());
         tokio::spawn(async move {
-            let reaped = driver.serve(queue).await;
-            inner.registry().gone(id, reaped);
+            let end = driver.serve(queue).await;
+            inner.registry().gone(id, end);
             done.cancel();
         });
         entry

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,9 +18,9 @@ use ctx_session::{Code, IdSource, Limits, SessionId, Timestamp, Ulid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::Account;
+use super::checks::{check, has_program};
 use super::client::{Connection, connect_to};
 use super::export::Chunked;
-use super::keys;
 use super::model::{Model, Screen};
 use super::place::{self, About, Bounds, CageAround, End, EndReason, SOCKET, Spec, TRANSCRIPT};
 use super::protocol::{FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION};
@@ -29,8 +30,6 @@ use crate::rights::{Rights, RightsError, groups_of};
 
 /// Enough for a thread that only waits.
 const WAITING_STACK: usize = 64 * 1024;
-/// A name is a word.
-const NAME_CHARS_MAX: usize = 64;
 /// Terminals that are listed, with those that have ended: the newest.
 const LISTED_MAX: usize = 1_000;
 /// How long a holder may take to start, and what it may say of why it does not.
@@ -43,6 +42,8 @@ pub enum TerminalError {
     NotFound(String),
     #[error("the terminal `{0}` has ended")]
     Ended(String),
+    #[error("there is no program `{0}`")]
+    NoProgram(String),
     #[error("a terminal named `{0}` is running; choose another name, or close it")]
     NameTaken(String),
     #[error("{message}")]
@@ -58,7 +59,7 @@ pub enum TerminalError {
 impl TerminalError {
     pub fn code(&self) -> Code {
         match self {
-            TerminalError::NotFound(_) => Code::Enoent,
+            TerminalError::NotFound(_) | TerminalError::NoProgram(_) => Code::Enoent,
             TerminalError::Ended(_) => Code::Eshutdown,
             TerminalError::NameTaken(_) => Code::Eexist,
             TerminalError::Invalid { .. } => Code::Einval,
@@ -120,6 +121,11 @@ impl Terminal {
         self.dir.join(TRANSCRIPT)
     }
 
+    /// What a person calls it.
+    fn label(&self) -> String {
+        self.about.name.clone().unwrap_or_else(|| self.about.id.to_string())
+    }
+
     /// Why it is closed.
     pub fn reason(&self) -> Option<EndReason> {
         let closed = self.state == State::Closed;
@@ -171,6 +177,7 @@ impl Terminals {
         if new.of.is_none() && own >= self.own_max {
             return Err(TerminalError::TooMany(self.own_max));
         }
+        let program = new.command.first().cloned().unwrap_or_default();
         let account = Account::of(uid);
         let cwd = new.cwd.unwrap_or_else(|| account.home.clone());
         let caged = new.of.as_ref().and_then(|of| of.cage.clone());
@@ -199,6 +206,9 @@ impl Terminals {
         // A cage has variables of its own.
         let usual = || if caged.is_some() { term() } else { account.env() };
         let env = new.env.unwrap_or_else(usual);
+        if caged.is_none() && !rights.act(|| has_program(&program, &cwd, &env))? {
+            return Err(TerminalError::NoProgram(program));
+        }
         let cage = caged.map(|(cage, bwrap)| {
             let parent = format!("{}{id}", self.cage_prefix());
             CageAround { cage: Cage { cwd, ..cage }, bwrap, parent }
@@ -281,7 +291,7 @@ impl Terminals {
     pub fn connect(&self, uid: u32, terminal: &Terminal) -> Result<UnixStream, TerminalError> {
         let socket = terminal.socket();
         let connected = Rights::of(uid)?.act(|| connect_to(&socket, uid))?;
-        connected.map_err(|_| TerminalError::Ended(terminal.about.id.to_string()))
+        connected.map_err(|_| TerminalError::Ended(terminal.label()))
     }
 
     /// Ends the program of a terminal, and waits until it has.
@@ -331,7 +341,7 @@ impl Terminals {
     pub fn send(&self, uid: u32, terminal: &Terminal, bytes: Vec<u8>) -> Result<(), TerminalError> {
         let mut holder = self.ask(uid, terminal)?;
         let sent = holder.send(&ToHolder::Input(bytes));
-        sent.map_err(|_| TerminalError::Ended(terminal.about.id.to_string()))?;
+        sent.map_err(|_| TerminalError::Ended(terminal.label()))?;
         // The program may end by what was typed, and its holder with it, before it answers.
         let _ = holder
             .send(&ToHolder::Status)
@@ -361,31 +371,6 @@ fn term() -> Vec<(String, String)> {
 }
 
 pub const ASK: Hello = Hello { version: VERSION, mode: Mode::Ask, size: None, scrollback: 0 };
-
-fn check(new: &NewTerminal) -> Result<(), TerminalError> {
-    let invalid = |field, message: &str| Err(TerminalError::Invalid { field, message: message.to_owned() });
-    if new.command.first().is_none_or(String::is_empty) {
-        return invalid("command", "name a program to run");
-    }
-    let variables = new.env.iter().flatten();
-    let texts = new.command.iter().chain(variables.clone().flat_map(|(name, value)| [name, value]));
-    if texts.into_iter().any(|text| text.contains('\0')) {
-        return invalid("command", "a NUL byte cannot be passed to a program");
-    }
-    if variables.into_iter().any(|(name, _)| name.is_empty() || name.contains('=')) {
-        return invalid("env", "the name of a variable is not empty and has no `=`");
-    }
-    if new.cwd.as_ref().is_some_and(|cwd| !cwd.is_absolute()) {
-        return invalid("cwd", "the directory must be absolute");
-    }
-    let Some(name) = &new.name else { return Ok(()) };
-    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let fits = (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_word);
-    if !fits || name.parse::<Ulid>().is_ok() {
-        return invalid("name", "a name has up to 64 of a-z, A-Z, 0-9, `-`, `_` and `.`, and is no id");
-    }
-    Ok(())
-}
 
 /// What is in a directory; None: no terminal, or one that is being made.
 pub(super) fn look(dir: &Path, uid: u32) -> Option<Terminal> {
@@ -440,6 +425,7 @@ fn last_screen(transcript: impl Chunked) -> io::Result<Screen> {
 fn start(spec: &Spec) -> Result<(), TerminalError> {
     let what = "start the terminal";
     let mut child = Command::new("/proc/self/exe")
+        .arg0("ctx")
         .arg("hold")
         .env_clear()
         .current_dir("/")
@@ -484,16 +470,4 @@ fn first_line(mut stdout: ChildStdout) -> Option<String> {
         }
     }
     Some(String::from_utf8_lossy(&said).into_owned())
-}
-
-/// The bytes of some text and keys, as they would be typed.
-pub fn typed(text: &str, names: &[String]) -> Result<Vec<u8>, TerminalError> {
-    let mut bytes = text.as_bytes().to_vec();
-    for name in names {
-        let message =
-            || format!("no key `{name}`; keys are `Enter`, `Up`, `C-c`, `M-x` or a single character");
-        let key = keys(name).ok_or_else(|| TerminalError::Invalid { field: "keys", message: message() })?;
-        bytes.extend_from_slice(&key);
-    }
-    Ok(bytes)
 }

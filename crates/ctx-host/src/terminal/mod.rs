@@ -3,15 +3,17 @@
 //! A terminal is a PTY in the hands of a small process of its own, the holder (`hold`): it has the master, a model of the
 //! screen (`model`, painted again by `repaint`) and the transcript (`transcript`, exported by `export`). Clients speak
 //! `protocol` with it over a Unix socket in its directory (`place`), by `client`. `broker` is the daemon's side: it starts holders and
-//! finds them again; it keeps nothing in memory, so a daemon that is killed has nothing to lose. Sessions and doors are
+//! finds them again (`checks`: what it does not start; `key_names`: what it types); it keeps nothing in memory, so a daemon that is killed has nothing to lose. Sessions and doors are
 //! not known here.
 
 mod account;
 mod boundary;
 mod broker;
+mod checks;
 mod client;
 mod export;
 mod hold;
+mod key_names;
 mod model;
 mod place;
 mod protocol;
@@ -20,10 +22,11 @@ mod sessions;
 mod transcript;
 
 pub use boundary::Boundary;
-pub use broker::{ASK, NewTerminal, OfSession, Terminal, TerminalError, Terminals, typed};
-pub use client::{Connection, FromHolderStream, ToHolderStream, connect, keys, speak};
+pub use broker::{ASK, NewTerminal, OfSession, Terminal, TerminalError, Terminals};
+pub use client::{Connection, FromHolderStream, ToHolderStream, connect, speak};
 pub use export::{Chunked, Found, asciicast, raw, search, text};
 pub use hold::{become_program, hold, leave_stdio, read_spec};
+pub use key_names::{keys, typed};
 pub use model::{Model, Screen};
 pub use place::{About, Bounds, CageAround, End, EndReason, SOCKET, Spec, TRANSCRIPT};
 pub use protocol::{Decoder, FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION, Waiting};

@@ -40,6 +40,7 @@ fn a_value_beside_a_telling_name_is_replaced() {
         ("password", "{\\\"password\\\":\\\"«abc123xyz»\\\",\\\"x\\\":1}"),
         ("password", "'passwd' => '«abc123xyz»',"),
         ("password", "Server=x;Pwd=«abc123xyz»;Database=y"),
+        ("password", "Driver=x;PWD=«abc123xyz»;Database=y"),
         ("password", "passphrase = «abc123xyz»"),
         ("password", "wget --password=«abc123xyz» https://example.org"),
         ("secret", "client_secret=«abc123xyz»&grant_type=x"),
@@ -102,6 +103,7 @@ fn what_is_no_literal_beside_a_telling_name_stays() {
         "if (token === 'abc12345') {} while(tok!=NULL){} #define TOKEN_EQ 257\nimport { token } from './x'\n",
         "2024-01-01T00:00:00Z INFO token: refreshing in 300s password: checking1 it secret: loading1 it\n",
         "pub const ERROR_NO_TOKEN: WIN32_ERROR = 1008u32;\ndot2_token: node.dot2_token,\n",
+        "PWD=/tmp/r3/proj2/app1\nOLDPWD=/srv/app2/current\ndeclare -x PWD=\"/tmp/r3/proj2/app1\"\n",
         "checksum = \"3f786850e387550fdab836ed7e6dc881de23001b\"\npassword: correct-horse\ntoken=12345678\n",
     ] {
         check(text, text);

@@ -7,12 +7,13 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use ctx_api::http::{NewSessionTerminal, NewTerminal, Terminal, TerminalInput, TerminalScreen};
+use ctx_api::http::{List, NewSessionTerminal, NewTerminal, Terminal, TerminalInput, TerminalScreen};
 use ctx_host::terminal::{Size, connect};
 use ctx_session::Code;
 
 use crate::client::Api;
 use crate::failure::Failure;
+use crate::ids;
 use crate::output;
 use crate::root::Root;
 use crate::sessions;
@@ -52,18 +53,21 @@ enum Sub {
     Ls(ls::Args),
     /// Attach to a terminal
     ///
-    /// The client that attached last has the keyboard, and the size follows it; others see what it does.
+    /// The client that attached or typed last has the keyboard, and the size follows it; others see what it does.
     Attach {
+        /// Its name, its id, or a unique beginning or end of the id
         #[arg(value_name = "ID")]
         id: String,
     },
     /// Watch a terminal without typing
     Watch {
+        /// Its name, its id, or a unique beginning or end of the id
         #[arg(value_name = "ID")]
         id: String,
     },
     /// Type into a terminal
     Send {
+        /// Its name, its id, or a unique beginning or end of the id
         #[arg(value_name = "ID")]
         id: String,
         /// Text, typed as it is
@@ -72,12 +76,13 @@ enum Sub {
         /// Then press Enter
         #[arg(long)]
         enter: bool,
-        /// Then press a key: Enter, Tab, Escape, Up, C-c, M-x, or a character; may be repeated
+        /// Then press a key: Enter, Tab, Escape, Up, PageUp, F1, C-c (Ctrl), M-x (Alt), S-Tab (Shift), or a character; may be repeated
         #[arg(long = "key", value_name = "KEY")]
         keys: Vec<String>,
     },
     /// Print a terminal's screen as text; its last one if it has ended
     Screen {
+        /// Its name, its id, or a unique beginning or end of the id
         #[arg(value_name = "ID")]
         id: String,
         /// Print JSON, with the cursor and the size
@@ -92,6 +97,7 @@ enum Sub {
     ///
     /// It gets a hang-up, as if its window were closed, and is killed if it does not end. The transcript stays.
     Close {
+        /// Its name, its id, or a unique beginning or end of the id
         #[arg(value_name = "ID")]
         id: String,
     },
@@ -112,10 +118,10 @@ struct RunArgs {
     #[arg(long)]
     detach: bool,
     /// Columns, if not those of this terminal
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cols: Option<u16>,
     /// Rows, if not those of this terminal
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     rows: Option<u16>,
     /// The program and its arguments; your shell if there are none
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
@@ -126,7 +132,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let api = Api::new(root);
     match args.command {
         Sub::Run(args) => start(root, &api, args),
-        Sub::Ls(args) => ls::run(&api, &args),
+        Sub::Ls(args) => ls::run(root, &api, &args),
         Sub::Attach { id } => join(&api, &id, As::Writer),
         Sub::Watch { id } => join(&api, &id, As::Watcher),
         Sub::Send { id, text, enter, keys } => {
@@ -148,17 +154,18 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
 }
 
-/// A terminal by its id or its name.
+/// A terminal by its name or its id, or else by a part of the id.
 fn find(api: &Api<'_>, id: &str) -> Result<Terminal, Failure> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let found = match !id.is_empty() && id.chars().all(is_word) {
-        true => api.get(&format!("/terminals/{id}")),
-        false => Err(Failure::new(Code::Enoent, format!("no terminal `{id}`"))),
-    };
-    found.map_err(|failure| match failure {
-        Failure::Said { code: Code::Enoent, .. } => failure.hint("`ctx term ls --all` lists them"),
-        other => other,
-    })
+    if !id.is_empty() && id.chars().all(is_word) {
+        match api.get(&format!("/terminals/{id}")) {
+            Err(Failure::Said { code: Code::Enoent, .. }) => {}
+            found => return found,
+        }
+    }
+    let listed: List<Terminal> = api.get("/terminals?all=true")?;
+    let whose = ("terminal", "`ctx term ls --all` lists them");
+    ids::one(listed.items, |terminal| terminal.id.to_string(), id, whose)
 }
 
 /// Whoever types needs a terminal to type at.

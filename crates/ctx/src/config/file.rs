@@ -112,6 +112,16 @@ pub(super) fn dollars(text: &str) -> Result<Value, String> {
     amount.map(|amount| Value::from(amount.dollars())).ok_or_else(wrong)
 }
 
+/// Names that are compared as a whole. No names at all, where no list is written, are no list.
+pub(super) fn allowed<'a>(names: impl Iterator<Item = &'a str>) -> Result<Value, String> {
+    let names: Vec<&str> = names.collect();
+    let is_odd = |name: &&&str| name.is_empty() || name.contains(['*', '?', ' ', '\t', '\n']);
+    if let Some(odd) = names.iter().find(is_odd) {
+        return Err(format!("has `{}`, which is no name: names are compared as a whole", odd.escape_debug()));
+    }
+    Ok(if names.is_empty() { Value::from("") } else { Value::from(names) })
+}
+
 /// The value as the config's structs want it, or what would have been right.
 fn value_of(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     match (kind, value) {
@@ -131,14 +141,20 @@ fn value_of(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
         (Kind::Dollars, other) => Err(format!("must be an amount of dollars, not {}", other.type_str())),
         (Kind::Text, DeValue::String(text)) => Ok(Value::from(text.as_ref())),
         (Kind::Text, other) => Err(format!("must be a string, not {}", other.type_str())),
-        (Kind::Words, DeValue::String(text)) => Ok(Value::from(text.as_ref())),
-        (Kind::Words, DeValue::Array(items)) => {
-            let word = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
-            let words: Option<Vec<String>> = items.iter().map(word).collect();
+        (Kind::Allowed, DeValue::String(text)) => allowed(text.split_whitespace()),
+        (Kind::Words | Kind::Allowed, DeValue::Array(items)) => {
+            let words: Option<Vec<&str>> = items.iter().map(|item| item.get_ref().as_str()).collect();
             let words = words.ok_or_else(|| "must be a list of strings".to_owned())?;
-            Ok(Value::from(words.join(" ")))
+            match (kind, words.as_slice()) {
+                (Kind::Allowed, []) => Ok(Value::Array(Vec::new())),
+                (Kind::Allowed, words) => allowed(words.iter().copied()),
+                (_, words) => Ok(Value::from(words.join(" "))),
+            }
         }
-        (Kind::Words, other) => Err(format!("must be a list of strings, not {}", other.type_str())),
+        (Kind::Words, DeValue::String(text)) => Ok(Value::from(text.as_ref())),
+        (Kind::Words | Kind::Allowed, other) => {
+            Err(format!("must be a list of strings, not {}", other.type_str()))
+        }
         (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::from(*flag)),
         (Kind::Flag, other) => Err(format!("must be true or false, not {}", other.type_str())),
         (Kind::OneOf(words), DeValue::String(text)) if words.contains(&text.as_ref()) => {

@@ -13,6 +13,8 @@ pub enum Kind {
     Text,
     /// Words: a list of strings, or a string with spaces between them.
     Words,
+    /// Names that are allowed: the same, but an empty list allows none, and an empty string is no list, as is nothing.
+    Allowed,
     /// `true` or `false`.
     Flag,
     OneOf(&'static [&'static str]),
@@ -23,7 +25,13 @@ impl Kind {
     pub fn least(self) -> u64 {
         match self {
             Kind::Count => 1,
-            Kind::Number | Kind::Dollars | Kind::Text | Kind::Words | Kind::Flag | Kind::OneOf(_) => 0,
+            Kind::Number
+            | Kind::Dollars
+            | Kind::Text
+            | Kind::Words
+            | Kind::Allowed
+            | Kind::Flag
+            | Kind::OneOf(_) => 0,
         }
     }
 }
@@ -268,8 +276,8 @@ pub const KEYS: &[Key] = &[
     Key {
         section: "shells",
         name: "containers",
-        kind: Kind::Words,
-        meaning: "Containers that shells may run in. Default: all.",
+        kind: Kind::Allowed,
+        meaning: "Containers that shells may run in, by their whole names; [] for none. Default: all.",
     },
     Key {
         section: "shells",
@@ -280,14 +288,14 @@ pub const KEYS: &[Key] = &[
     Key {
         section: "shells.ssh",
         name: "hosts",
-        kind: Kind::Words,
-        meaning: "Hosts that shells may run on. Default: all.",
+        kind: Kind::Allowed,
+        meaning: "Hosts that shells may run on, by their whole names; [] for none. Default: all.",
     },
     Key {
         section: "shells.ssh",
         name: "users",
-        kind: Kind::Words,
-        meaning: "Users that shells may log in as. Default: all.",
+        kind: Kind::Allowed,
+        meaning: "Users that shells may log in as, by their whole names; [] for none. Default: all.",
     },
     Key {
         section: "shells.ssh",

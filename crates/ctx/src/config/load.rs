@@ -196,6 +196,7 @@ fn value_of(key: &Key, text: &str) -> Result<Value, String> {
         }
         Kind::Dollars => file::dollars(text),
         Kind::Text | Kind::Words => Ok(Value::from(text)),
+        Kind::Allowed => file::allowed(text.split_whitespace()),
         Kind::Flag => text
             .trim()
             .parse::<bool>()

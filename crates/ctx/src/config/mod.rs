@@ -142,8 +142,8 @@ pub struct Shells {
     pub remote_workspace_roots: String,
     /// Where keys for other machines lie; `.ssh` in the home directory where none is named.
     pub key_dir: Option<PathBuf>,
-    /// The containers that may be used, with spaces between them; all, where none is named.
-    pub containers: Option<String>,
+    /// The containers that may be used; all, where there is no list.
+    pub containers: Option<Vec<String>>,
     pub container_engine: Option<PathBuf>,
     pub ssh: Ssh,
 }
@@ -152,9 +152,9 @@ pub struct Shells {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ssh {
-    /// With spaces between them; all, where none is named.
-    pub hosts: Option<String>,
-    pub users: Option<String>,
+    /// The hosts that may be gone to; all, where there is no list.
+    pub hosts: Option<Vec<String>>,
+    pub users: Option<Vec<String>>,
     pub first_use: FirstUse,
     pub config: Option<PathBuf>,
 }

@@ -99,6 +99,20 @@ fn a_mistake_in_the_file_has_its_line_and_column() {
         "#]],
     );
     check(
+        "[shells.ssh]\nhosts = [\"a\", \"\"]\n",
+        &[],
+        expect![[r"
+            error: config.toml:2:9: `shells.ssh.hosts` has ``, which is no name: names are compared as a whole (EBADMSG)
+        "]],
+    );
+    check(
+        "[shells]\ncontainers = \"web-*\"\n",
+        &[],
+        expect![[r"
+            error: config.toml:2:14: `shells.containers` has `web-*`, which is no name: names are compared as a whole (EBADMSG)
+        "]],
+    );
+    check(
         "limits = 3\n",
         &[],
         expect![[r"

@@ -58,6 +58,27 @@ fn what_was_not_allowed_is_refused_and_starts_nothing() {
 }
 
 #[test]
+fn a_list_that_is_empty_allows_none() {
+    let (sshd, place) = (Sshd::shared(), place());
+    let file = place.path("config.toml");
+    for (text, arguments, says) in [
+        ("[shells.ssh]\nhosts = []", ssh(sshd), "does not allow the host"),
+        ("[shells.ssh]\nusers = []", ssh(sshd), "does not allow the user"),
+        (
+            "[shells]\ncontainers = []",
+            json!({"transport": "docker", "container": "box"}),
+            "does not allow the container",
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let mut command = place.command(&["mcp", "--config"]);
+        let mut host = Host::with(command.arg(&file).env("CTX_SHELLS_KEY_DIR", &sshd.dir));
+        let refused = host.refused("session_create", arguments);
+        assert!(refused.contains("EACCES") && refused.contains(says), "{text}: {refused}");
+    }
+}
+
+#[test]
 fn a_killed_server_leaves_nothing_on_the_other_side() {
     let (sshd, place) = (Sshd::shared(), place());
     let mut command = place.command(&["mcp"]);

@@ -64,8 +64,8 @@ pub(crate) struct Order {
 }
 
 /// Why a shell came to its end.
-#[derive(Debug)]
-enum End {
+#[derive(Debug, Clone)]
+pub(crate) enum End {
     Destroyed,
     Reaped { idle: Duration },
     Lost { reason: String },
@@ -108,8 +108,8 @@ impl Driver {
         Ok(Driver { shared, settings, recorder, interpreter, memory, queue: VecDeque::new(), previous: None })
     }
 
-    /// Serves commands until the shell ends, and leaves no process behind. Says whether it was closed for idling.
-    pub async fn serve(mut self, mut orders: mpsc::Receiver<Order>) -> bool {
+    /// Serves commands until the shell ends, and leaves no process behind. Says why it ended.
+    pub async fn serve(mut self, mut orders: mpsc::Receiver<Order>) -> End {
         let end = self.route(&mut orders).await;
         orders.close();
         self.take_last_output().await;
@@ -127,14 +127,14 @@ impl Driver {
         } {
             drop(order.reply.send(Err(self.shared.closed(&why))));
         }
-        let (reaped, commands) = (matches!(end, End::Reaped { .. }), self.shared.status().commands);
-        self.recorder.record(&match end {
+        let commands = self.shared.status().commands;
+        self.recorder.record(&match end.clone() {
             End::Destroyed => ShellRecord::Destroyed { commands },
             End::Reaped { idle } => ShellRecord::Reaped { idle_secs: idle.as_secs(), commands },
             End::Lost { reason } => ShellRecord::Lost { reason, commands },
         });
         self.recorder.close();
-        reaped
+        end
     }
 
     async fn route(&mut self, orders: &mut mpsc::Receiver<Order>) -> End {
@@ -153,7 +153,11 @@ impl Driver {
                         && let Some(end) = self.serve_order(order).await { return end },
                 idle = self.interpreter.idle() => match idle {
                     Idle::ReportDue => if let Err(error) = self.read_report().await { return self.end_of(&error) },
-                    Idle::Lost(reason) => return End::Lost { reason: reason.to_owned() },
+                    Idle::Lost(reason) => {
+                        let is_local = self.shared.transport == "local";
+                        let reason = if is_local { reason } else { "the connection was lost" };
+                        return End::Lost { reason: reason.to_owned() };
+                    }
                 },
                 () = tokio::time::sleep_until(idle_until) => if !self.is_awaited() {
                     return End::Reaped { idle: self.settings.limits.idle_max };

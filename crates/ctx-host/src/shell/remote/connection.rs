@@ -129,11 +129,15 @@ impl RemoteConnection {
         let hello = &self.names.hello;
         let (said, complaint) = tokio::join!(until_hello(&stdout, hello), until_hello(&stderr, hello));
         let (said, complaint) = (said.map_err(broken)?, complaint.map_err(broken)?);
-        let (Some(said), Some(_)) = (said.line, complaint.line) else {
-            return Err(self.way.failure(&complaint.noise));
+        let (Some(line), Some(_)) = (&said.line, &complaint.line) else {
+            return Err(match (complaint.noise.trim(), said.noise.trim()) {
+                // ssh says so where it does not get in, and so does an engine.
+                ("", told) => self.way.no_shell(told),
+                (reason, _) => self.way.failure(reason),
+            });
         };
         sent.map_err(broken)?;
-        let (kind, dir) = said.split_once(' ').ok_or_else(|| self.way.failure("it has no POSIX shell"))?;
+        let (kind, dir) = line.split_once(' ').ok_or_else(|| self.way.failure("it has no POSIX shell"))?;
         let (control, task) = self.control(dir).await?;
         let (dir, is_bash) = (dir.to_owned(), kind == "bash");
         Ok((Link { control, task, data, stdin, stdout, stderr, dir }, is_bash))

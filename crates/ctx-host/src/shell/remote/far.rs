@@ -52,18 +52,26 @@ pub(super) fn data(names: &Names) -> String {
 d=$(mktemp -d "${{TMPDIR:-/tmp}}/ctx-XXXXXXXXXX") && mkfifo "$d/{commands}" "$d/{stdout}" "$d/{stderr}" || exit 71
 command -v bash >/dev/null 2>&1 && s=bash || s=sh
 exec 7<>"$d/{commands}" 8<>"$d/{stdout}" 9<>"$d/{stderr}"
-cat <"$d/{stdout}" 7>&- 8>&- 9>&- &
-cat <"$d/{stderr}" >&2 7>&- 8>&- 9>&- &
+cat <"$d/{stdout}" 7>&- 8>&- 9>&- & a=$!
+cat <"$d/{stderr}" >&2 7>&- 8>&- 9>&- & b=$!
 echo "{hello} $s $d"
 echo "{hello}" >&2
 cat >"$d/{commands}" 7>&- 8>&- 9>&-
+kill "$a" "$b" 2>/dev/null
+wait
 exit; }}
 "#
     )
 }
 
-/// The control channel. Every order is a line, and all but a mark are answered with one; `e` comes by itself when an
-/// interpreter has ended.
+/// The control channel. What a shell starts in the background ignores INT and QUIT, and nothing below it can undo that:
+/// so the orders are read in the background, and interpreters run in front, one after another. Both channels wait for
+/// what they have started, since the first process of a container may not.
+///
+/// A command substitution or a job that dies of INT takes bash with it; of TERM it does not (`takes_shell`: it has a group of
+/// its own, or the interpreter reads what it prints).
+///
+/// Every order is a line, and all but a mark are answered with one; `e` comes by itself when an interpreter has ended.
 ///
 /// | order | meaning | answer |
 /// |---|---|---|
@@ -85,6 +93,7 @@ pub(super) fn control(names: &Names, dir: &str, beat: Duration) -> String {
     format!(
         r#"{{ trap : HUP INT TERM QUIT PIPE
 d={dir} pid=0 marked=1
+mkfifo "$d/starts" && exec 5<&0 6<>"$d/starts" || exit 71
 alive() {{ {{ IFS= read -r stat <"/proc/$1/stat"; }} 2>/dev/null || return 1; stat=${{stat##*) }}; case $stat in Z*) return 1; esac; }}
 below() {{ for p; do echo "$p"; below $(cat "/proc/$p/task/"*/children 2>/dev/null); done; }}
 found() {{
@@ -105,11 +114,26 @@ newer() {{
         case " $all " in *" $q "*) ;; *) return 0 ;; esac
     done
 }}
+takes_shell() {{
+    alive "$pid" || return 1
+    group=$(set -- $stat; echo "$3")
+    alive "$1" || return 1
+    set -- "$1" $stat
+    [ "$3" = "$pid" ] || return 1
+    [ "$4" = "$group" ] || return 0
+    out=$(readlink "/proc/$1/fd/1") || return 1
+    for f in "/proc/$pid/fd/"*; do
+        [ "$(readlink "$f")" = "$out" ] && grep -q '^flags:.*[04]$' "/proc/$pid/fdinfo/${{f##*/}}" && return 0
+    done 2>/dev/null
+    return 1
+}}
 signal() {{
     all=$(echo $(found)) n=0
     for p in $all; do
         [ "$p" != "$pid" ] && newer "$p" "$2" || continue
-        kill "-$1" "$p" 2>/dev/null && n=$((n + 1))
+        s=$1
+        [ "$s" = INT ] && takes_shell "$p" && s=TERM
+        kill "-$s" "$p" 2>/dev/null && n=$((n + 1))
     done
     echo "k $n"
 }}
@@ -129,7 +153,7 @@ finish() {{
     rm -rf "$d"
 }}
 (
-    trap 'kill "$!"; exit 0' TERM
+    trap 'kill "$!"; wait; exit 0' TERM
     n=0
     while [ -d "$d" ]; do
         sleep {beat} &
@@ -137,13 +161,14 @@ finish() {{
         if [ -e "$d/beat" ]; then rm -f "$d/beat"; n=0; else n=$((n + 1)); fi
         [ "$n" -lt {BEATS_MISSED_MAX} ] || finish
     done
-) </dev/null >/dev/null 2>&1 &
+) </dev/null >/dev/null 2>&1 5<&- 6>&- &
 watch=$!
+{{ trap : HUP TERM PIPE
 echo "{hello}"
 while IFS= read -r line; do
     set -- $line
     case $1 in
-    s) (sh "$d/$2" 3>&1 </dev/null >/dev/null 2>&1; echo "e $3 $?") & ;;
+    s) echo "$2 $3" >&6 ;;
     g) pid=$2 marked=$3; echo g ;;
     d) while IFS= read -r l; do case $l in *"$2") break ;; esac; done <"$d/{commands}"; echo d ;;
     b) read -r a a a a last </proc/loadavg; echo "b $last" ;;
@@ -159,6 +184,14 @@ while IFS= read -r line; do
 done
 finish
 kill "$watch" 2>/dev/null
+echo end >&6
+}} <&5 5<&- &
+exec 5<&-
+while read -r file n && [ "$file" != end ]; do
+    sh "$d/$file" 3>&1 </dev/null >/dev/null 2>&1 6>&-
+    echo "e $n $?"
+done <&6
+wait
 exit; }}
 "#
     )

@@ -293,6 +293,18 @@ impl Way {
             To::Container(container) => container.failure(said),
         }
     }
+
+    /// We were let in, and the other side ended without the words of our script.
+    fn no_shell(&self, told: &str) -> ShellError {
+        let place = match &self.to {
+            To::Machine(machine) => machine.name(),
+            To::Container(container) => container.name.clone(),
+        };
+        let told = if told.is_empty() { String::new() } else { format!(" ({})", short(told)) };
+        let message =
+            format!("`{place}` lets in but runs no commands{told}: its user needs a login shell that does");
+        ShellError::Unreachable { message }
+    }
 }
 
 /// What a short question to ssh or to an engine gives. What a user's config makes ssh run may say anything, for ever.

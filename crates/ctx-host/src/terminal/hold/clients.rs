@@ -147,11 +147,13 @@ impl Clients {
         }
     }
 
-    /// Whoever joined takes the keyboard with each key and each size.
-    pub fn take_keyboard(&mut self, at: usize) {
+    /// Whoever joined takes the keyboard with each key and each size, and a writer with each key. What begins with an escape
+    /// may be no key: all writers' terminals see the program's questions, and answer them.
+    pub fn take_keyboard(&mut self, at: usize, typed: Option<&[u8]>) {
         self.turns += 1;
-        let joined = self.all.get_mut(at).filter(|client| client.is(Mode::Join));
-        if let Some(client) = joined {
+        let is_key = typed.is_some_and(|bytes| !bytes.starts_with(b"\x1b"));
+        let takes = |client: &&mut Client| client.is(Mode::Join) || (client.is(Mode::Write) && is_key);
+        if let Some(client) = self.all.get_mut(at).filter(takes) {
             client.turn = self.turns;
         }
     }
@@ -181,7 +183,7 @@ impl Clients {
         self.writer().is_some_and(|writer| !writer.is_behind && !writer.is_gone)
     }
 
-    /// Whoever writes, and whoever sends single things. Others that came as writers have lost the keyboard.
+    /// Whoever has the keyboard, and whoever sends single things.
     pub fn may_type(&self, at: usize) -> bool {
         let Some(client) = self.all.get(at) else { return false };
         match client.hello.map(|hello| hello.mode) {

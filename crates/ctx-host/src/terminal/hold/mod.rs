@@ -43,6 +43,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub fn hold(spec: Spec, now: fn() -> Timestamp, up: impl FnOnce()) -> io::Result<()> {
     // Whoever started the holder may go, with its terminal.
     let _ = rustix::process::setsid();
+    // It was started as /proc/self/exe, and is called `exe` where processes are listed.
+    let _ = rustix::thread::set_name(c"ctx");
     // Control groups are made with the rights of whoever starts the holder, files with those of the user.
     let caged = spec.cage.as_ref().map(|cage| Program::start_caged(&spec, cage)).transpose()?;
     if let Some((uid, gid, groups)) = &spec.user {
@@ -316,7 +318,8 @@ impl Holder {
                 self.repaint(at);
             }
             ToHolder::Input(bytes) => {
-                self.clients.take_keyboard(at);
+                self.clients.take_keyboard(at, Some(&bytes));
+                self.follow_writer();
                 if self.clients.may_type(at) {
                     self.input.extend_from_slice(&bytes);
                     self.last_io = Instant::now();
@@ -325,7 +328,7 @@ impl Holder {
                 }
             }
             ToHolder::Resize(size) => {
-                self.clients.take_keyboard(at);
+                self.clients.take_keyboard(at, None);
                 self.clients.resize(at, Size::new(size.cols, size.rows));
                 self.follow_writer();
             }

@@ -95,6 +95,7 @@ impl Program {
         let stdio = || terminal.try_clone().map(Stdio::from);
         // The program needs the terminal as its own, which takes a process between: this binary, that then becomes it.
         let child = Command::new("/proc/self/exe")
+            .arg0("ctx")
             .args(BECOME)
             .arg(&spec.about.cwd)
             .args(&spec.about.command)

@@ -276,6 +276,17 @@ async fn a_container_that_does_not_run_is_refused_and_one_that_is_stopped_closes
     let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"];
     let about = ["run", "-d", "--name", "own", "--network", "none", "-v", &tmp];
     engine(&[&about[..], &limits, &["ctx-test:1", "/bin/sleep", "1000"]].concat());
+    // Its first process waits for nobody: what a shell has started there is waited for by the shell's own processes.
+    let (host, id) = place.create(Destination::Container("own".to_owned())).await.unwrap();
+    exec(&host, &id, "echo a | cat").await.unwrap();
+    host.destroy(&id).await.unwrap();
+    host.shutdown().await;
+    let left = ["exec", "own", "sh", "-c", "grep -h '^Name\\|^State' /proc/[0-9]*/status | grep -B1 zombie"];
+    eventually("no zombies", || {
+        let said = Command::new(&container.engine).args(left).output().unwrap();
+        said.stdout.is_empty()
+    })
+    .await;
     let (host, id) = place.create(Destination::Container("own".to_owned())).await.unwrap();
     let file: PathBuf = place.dir.path().join("started");
     let command = format!(": >{}; sleep 1000", file.display());
@@ -290,6 +301,11 @@ async fn a_container_that_does_not_run_is_refused_and_one_that_is_stopped_closes
 
 /// A user of this test's own, with a password: they are mounted over the real ones for this sshd alone.
 fn sshd_with_password() -> Sshd {
+    sshd_with_user("/bin/sh")
+}
+
+/// The same with another shell to log in to.
+fn sshd_with_user(shell: &str) -> Sshd {
     let dir = tempfile::tempdir().unwrap().keep();
     let hash = Command::new("openssl").args(["passwd", "-6", "sesame-7319"]).output().unwrap();
     let hash = String::from_utf8(hash.stdout).unwrap();
@@ -297,7 +313,7 @@ fn sshd_with_password() -> Sshd {
         let text = std::fs::read_to_string(format!("/etc/{file}")).unwrap();
         std::fs::write(dir.join(file), format!("{}\n{line}\n", text.trim_end())).unwrap();
     };
-    add("passwd", "ctxtest:x:54777:54777::/tmp:/bin/sh");
+    add("passwd", &format!("ctxtest:x:54777:54777::/tmp:{shell}"));
     add("shadow", &format!("ctxtest:{}:19000:0:99999:7:::", hash.trim()));
     Sshd::start_in("PasswordAuthentication yes", Some(&dir))
 }
@@ -327,6 +343,15 @@ async fn a_password_lets_in_and_is_seen_nowhere() {
     assert!(shown.contains("[REDACTED:"), "{shown}");
     assert!(!format!("{:?}", place.records.0.lock().unwrap()).contains("sesame"));
     host.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_without_a_shell_is_called_that() {
+    let sshd = &sshd_with_user("/bin/false");
+    let place = Elsewhere::new(sshd);
+    let password = Some("sesame-7319".to_owned());
+    let login = SshRequest { user: Some("ctxtest".to_owned()), key_path: None, password, ..request(sshd) };
+    place.refused(login, Code::Ehostdown, "lets in but runs no commands").await;
 }
 
 /// The sshd processes of a server's connections.
@@ -378,6 +403,22 @@ async fn a_killed_connection_closes_the_shell_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_does_not_answer_closes_the_shell_and_leaves_nothing() {
     cut(&Sshd::start(""), "-STOP").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shell_that_lost_its_connection_while_idle_says_so() {
+    let sshd = &Sshd::start("");
+    let place = Elsewhere::new(sshd);
+    let (host, id) = place.create(Destination::Ssh(request(sshd))).await.unwrap();
+    signal("-KILL", &connections_of(sshd));
+    eventually("the shell is closed", || host.list().is_empty()).await;
+    for _ in 0..2 {
+        let error = exec(&host, &id, "true").await.unwrap_err();
+        assert_eq!(error.code(), Code::Ehostdown, "{error}");
+        assert!(error.to_string().contains("the connection was lost"), "{error}");
+    }
+    assert_eq!(exec(&host, "9_ssh_x", "true").await.unwrap_err().code(), Code::Enoent);
+    host.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,15 +8,32 @@ use ctx_host::shell::{
 };
 use ctx_session::Code;
 
-use super::support::{Bench, Kind, Records, assert_state, config, eventually, rows, with_state};
+use super::support::{
+    Bench, Kind, Records, assert_state, config, eventually, rows, rows_elsewhere, with_state,
+};
 
 rows![
     a_stop_asks_then_insists_and_what_is_said_to_it_is_shown,
+    programs_can_be_interrupted,
     binary_output_is_kept_byte_for_byte,
     what_cannot_be_read_ends_with_2_and_a_message,
     aliases_do_not_reach_the_frame,
     a_shell_that_cannot_be_started_anew_is_closed_and_says_so,
 ];
+
+rows_elsewhere![a_stop_asks_then_insists_and_what_is_said_to_it_is_shown, programs_can_be_interrupted];
+
+/// A program that starts with INT or QUIT ignored cannot be asked to end, and a script cannot trap them.
+async fn programs_can_be_interrupted(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    for again in [false, true] {
+        let ignored = bench.out("grep SigIgn /proc/self/status").await;
+        let bits = u64::from_str_radix(ignored.split_whitespace().nth(1).unwrap(), 16).unwrap();
+        assert_eq!(bits & 0b110, 0, "again: {again}: {ignored}");
+        bench.run("exit 3").await;
+    }
+    bench.end().await;
+}
 
 /// INT, then TERM; only then KILL, which nobody can answer.
 async fn a_stop_asks_then_insists_and_what_is_said_to_it_is_shown(kind: Kind) {

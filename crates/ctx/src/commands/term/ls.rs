@@ -6,11 +6,13 @@ use ctx_api::http::{List, Terminal};
 use ctx_doors::http::shown_terminal;
 use ctx_host::terminal::{State, Terminals};
 use ctx_session::Timestamp;
+use ctx_views::read::Reader;
 
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
+use crate::sessions;
 use crate::table::{self, Cell};
 use crate::words;
 
@@ -24,12 +26,12 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(api: &Api<'_>, args: &Args) -> Result<(), Failure> {
+pub fn run(root: &Root, api: &Api<'_>, args: &Args) -> Result<(), Failure> {
     let listed: List<Terminal> = api.get(&format!("/terminals?all={}", args.all))?;
     if args.json {
         return listed.items.iter().try_for_each(output::json);
     }
-    Ok(write!(output::stdout(), "{}", table_of(&listed.items))?)
+    Ok(write!(output::stdout(), "{}", table_of(root, &listed.items))?)
 }
 
 /// What runs in terminals, for the list of sessions; empty where there is nothing. Holders are asked and not the daemon,
@@ -39,16 +41,27 @@ pub fn beside_sessions(root: &Root) -> String {
     let found = terminals.list(rustix::process::geteuid().as_raw()).unwrap_or_default();
     let live: Vec<Terminal> =
         found.iter().filter(|one| one.state != State::Closed).map(shown_terminal).collect();
-    if live.is_empty() { String::new() } else { format!("\n{}", table_of(&live)) }
+    if live.is_empty() { String::new() } else { format!("\n{}", table_of(root, &live)) }
 }
 
-fn table_of(terminals: &[Terminal]) -> String {
-    let paint = Paint::for_stdout();
-    let rows = terminals.iter().map(|terminal| row(terminal, paint)).collect();
-    table::render(&["TERMINAL", "NAME", "STATE", "AGE", "COMMAND"], rows, output::width(), paint)
+fn table_of(root: &Root, terminals: &[Terminal]) -> String {
+    let (paint, reader) = (Paint::for_stdout(), root.reader().ok());
+    let rows = terminals.iter().map(|terminal| row(terminal, reader.as_ref(), paint)).collect();
+    let heads = ["TERMINAL", "NAME", "STATE", "AGE", "SESSION", "COMMAND"];
+    table::render(&heads, rows, output::width(), paint)
 }
 
-fn row(terminal: &Terminal, paint: Paint) -> Vec<Cell> {
+/// The session of a terminal as people name it; its id where that cannot be read.
+fn session_of(terminal: &Terminal, reader: Option<&Reader>) -> String {
+    let Some(id) = &terminal.session else { return "-".to_owned() };
+    let found = reader.and_then(|reader| reader.resolve(sessions::own_uid(), id).ok());
+    found.map_or_else(
+        || id.clone(),
+        |found| format!("{}/{}", found.sessions.object, sessions::plain_name(&found.dir_name)),
+    )
+}
+
+fn row(terminal: &Terminal, reader: Option<&Reader>, paint: Paint) -> Vec<Cell> {
     let state = state(terminal);
     let painted = match terminal.waiting {
         Some(_) => paint.yellow(&state),
@@ -60,6 +73,7 @@ fn row(terminal: &Terminal, paint: Paint) -> Vec<Cell> {
         Cell::new(terminal.name.clone().unwrap_or_else(|| "-".to_owned())),
         Cell::painted(state, painted),
         Cell::new(words::age(words::now(), Timestamp::from_millis(terminal.created_at))),
+        Cell::new(session_of(terminal, reader)),
         Cell::new(output::one_line(&terminal.command.join(" "))),
     ]
 }

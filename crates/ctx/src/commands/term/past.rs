@@ -14,6 +14,7 @@ use crate::output;
 
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
+    /// Its name, its id, or a unique beginning or end of the id
     #[arg(value_name = "ID")]
     pub id: String,
     /// How many times as fast; 0 for at once
@@ -26,6 +27,7 @@ pub struct ReplayArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct ExportArgs {
+    /// Its name, its id, or a unique beginning or end of the id
     #[arg(value_name = "ID")]
     pub id: String,
     /// What to write: asciicast for `asciinema play`, or text without escape sequences

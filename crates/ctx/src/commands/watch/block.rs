@@ -252,7 +252,11 @@ impl SessionBlocks {
         let id = self.calls.remove(&call);
         let Some(block) = self.blocks.iter_mut().rfind(|block| Some(block.id) == id) else { return };
         block.print(Tone::Plain, text);
+        let exit_code = exit_code(&block.head.text, text).filter(|code| *code != 0);
         match status {
+            ToolStatus::Ok if exit_code.is_some() => {
+                block.note(true, format!("exit code {}", exit_code.unwrap_or_default()));
+            }
             ToolStatus::Ok => block.note(false, "ok"),
             ToolStatus::Error => block.note(true, "error"),
             ToolStatus::Interrupted => block.note(true, "interrupted"),
@@ -266,6 +270,13 @@ impl SessionBlocks {
         block.print(Tone::Plain, text);
         self.blocks.push(block);
     }
+}
+
+/// How the command of a call ended, which the line below its output says.
+fn exit_code(head: &str, text: &str) -> Option<i32> {
+    let is_end = |line: &str| line.strip_prefix("[exit code ").map(str::to_owned);
+    let end = head.starts_with("$ shell.exec ").then(|| text.lines().rev().find_map(is_end))??;
+    end.split(';').next()?.parse().ok()
 }
 
 fn bound(blocks: &mut Vec<Block>) {
@@ -302,6 +313,23 @@ mod tests {
     fn entry(text: &str) -> Entry {
         let (time, kind) = (ctx_session::Timestamp::default(), String::new());
         Entry { seq: 0, time, kind, more: false, line: 0, offset: 0, text: text.to_owned() }
+    }
+
+    #[test]
+    fn a_command_of_an_agent_that_failed_is_one_that_failed() {
+        let call = "$ shell.exec {\"command\":\"ls /nonexistent\"}";
+        let text = "a\n[stderr]\nls: no\n[exit code 2; 0.0 s; cwd /; call 1]\n[hint: look]";
+        let result = |head: &str, text: &str| {
+            let id: Ulid = "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+            let mut session = SessionBlocks::default();
+            session.blocks.push(Block::new(7, Tone::Strong, head));
+            session.calls.insert(id, 7);
+            session.result(id, ToolStatus::Ok, text);
+            (session.blocks[0].failed, session.blocks[0].note.clone().unwrap().text)
+        };
+        assert_eq!(result(call, text), (true, "exit code 2".to_owned()));
+        assert_eq!(result(call, &text.replace("code 2", "code 0")), (false, "ok".to_owned()));
+        assert_eq!(result("$ fs.read {}", text), (false, "ok".to_owned()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the screen of `ctx watch` shows, and what a key does to it. Pure: no terminal, no files, no clock.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -107,8 +107,14 @@ impl Model {
         }
     }
 
-    /// The shells and sessions that there are now. The chosen one stays chosen.
-    pub fn set_items(&mut self, items: Vec<Item>) -> Act {
+    /// The shells and sessions that there are now. The chosen one stays chosen, and whoever walks in the list finds all at
+    /// their places: only what is new comes first.
+    pub fn set_items(&mut self, mut items: Vec<Item>) -> Act {
+        if self.side == Side::List {
+            let places: HashMap<&str, usize> =
+                self.items.iter().enumerate().map(|(at, item)| (item.key.as_str(), at + 1)).collect();
+            items.sort_by_key(|item| places.get(item.key.as_str()).copied().unwrap_or(0));
+        }
         self.items = items;
         self.choose_visible()
     }

@@ -32,7 +32,8 @@ fn a_script_drives_a_program() {
     terms.ctx(&["term", "send", "work", "exit 7", "--enter"]).ok();
     let ended = terms.ended("work");
     assert_eq!((&ended["exit_code"], &ended["reason"]), (&7.into(), &"exited".into()));
-    // The last screen and the transcript stay.
+    // The last screen and the transcript stay. A part of the id will do.
+    assert!(terms.screen(&id[id.len() - 8..].to_lowercase()).contains("exit 7"));
     assert!(terms.screen("work").contains("exit 7"));
     assert!(terms.ctx(&["term", "export", "work", "--to", "text"]).ok().contains("42 "));
     assert_eq!(terms.ctx(&["term", "ls", "--json"]).ok(), "");
@@ -50,10 +51,14 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     for (args, code, said) in [
         (["run", "--detach", "--name", "one", "--", "cat"].as_slice(), 1, "is running; choose another name"),
         (&["run", "--detach", "--name", "a b", "--", "cat"], 2, "a name has up to 64"),
+        (&["run", "--detach", "--name=-x", "--", "cat"], 2, "does not begin with `-`"),
+        (&["run", "--detach", "--cols", "0", "--rows", "9", "--", "cat"], 2, "0 is not in 1.."),
+        (&["run", "--detach", "--", "/no/such/program"], 1, "there is no program `/no/such/program`"),
+        (&["run", "--detach", "--", "no-such-program"], 1, "there is no program `no-such-program`"),
         (&["run", "--", "cat"], 2, "--detach starts the program in the background"),
         (&["screen", "two"], 1, "`ctx term ls --all` lists them"),
         (&["attach", "../one"], 1, "no terminal"),
-        (&["send", "one", "--key", "C-cc"], 2, "no key `C-cc`"),
+        (&["send", "one", "--key", "C-cc"], 2, "no key `C-cc`; keys are Enter, Tab,"),
     ] {
         let outcome = terms.ctx(&[&["term"], args].concat());
         assert!(
@@ -64,21 +69,30 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         );
     }
     assert_eq!(json_lines(&terms.ctx(&["term", "ls", "--all", "--json"]).ok()).len(), 1);
-    // A program that does not exist ends at once, as in a shell.
-    let id = terms.run("none", &["/no/such/program"]);
-    let ended = terms.ended(&id);
-    assert_eq!(ended["exit_code"], 127);
-    assert!(terms.screen("none").contains("cannot run `/no/such/program`"));
-    terms.ctx(&["term", "send", "none", "x"]).fails(1);
-    terms.ctx(&["term", "attach", "none"]).fails(1);
+    terms.run("over", &["true"]);
+    terms.ended("over");
+    assert!(terms.ctx(&["term", "send", "over", "x"]).fails(1).contains("the terminal `over` has ended"));
+    assert!(terms.ctx(&["term", "attach", "over"]).fails(1).contains("the terminal `over` has ended"));
+}
+
+/// The process at the other end of a socket.
+fn holder_of(socket: &str) -> i32 {
+    let stream = ctx_host::terminal::connect(std::path::Path::new(socket)).unwrap();
+    rustix::net::sockopt::socket_peercred(&stream).unwrap().pid.as_raw_nonzero().get()
 }
 
 #[test]
 fn keys_reach_the_program_and_signals_do_what_they_do_in_a_terminal() {
     let terms = Terms::start();
-    terms.run("keys", &["cat", "-v"]);
-    terms.ctx(&["term", "send", "keys", "x", "--key", "Up", "--key", "M-q", "--key", "Enter"]).ok();
-    terms.shows("keys", "x^[[A^[q");
+    let id = terms.run("keys", &["cat", "-v"]);
+    // The holder is called what the guide calls it.
+    let pid = terms.listed(&id)["socket"].as_str().map(holder_of).unwrap();
+    assert_eq!(std::fs::read(format!("/proc/{pid}/cmdline")).unwrap(), b"ctx\0hold\0");
+    assert_eq!(std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "ctx\n");
+    terms
+        .ctx(&["term", "send", "keys", "x", "--key", "Up", "--key", "M-q", "--key", "F5", "--key", "Enter"])
+        .ok();
+    terms.shows("keys", "x^[[A^[q^[[15~");
     // Ctrl-C is a signal here, however the daemon was started.
     terms.ctx(&["term", "send", "keys", "--key", "C-c"]).ok();
     assert_eq!(terms.ended("keys")["exit_code"], 130);

@@ -58,6 +58,7 @@ fn a_session_has_eight_terminals_in_its_cage_and_they_end_with_it() {
     let first =
         open(&terms, "work", &["--name", "first", "--", "sh", "-c", "id -u; pwd; stty size; tty; cat"]);
     let screen = terms.shows(&first, "24 80");
+    assert!(terms.ctx(&["term", "ls"]).ok().contains(" coder/work "), "the list names the session");
     assert!(screen.starts_with("1000\n/work\n24 80\n"), "{screen}");
     let listed = terms.listed(&first);
     assert_eq!((&listed["caged"], &listed["state"]), (&json!(true), &json!("detached")));

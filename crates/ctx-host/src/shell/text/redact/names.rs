@@ -76,7 +76,10 @@ pub(super) fn secret_at(text: &[u8], at: usize, run_end: &mut usize) -> Option<(
     }
     let name = name_before(text, at)?;
     if let Some(kind) = telling_kind(&text[name.from..name.to]) {
-        return Some((kind, value_behind(text, at, &name, run_end)?));
+        let value = value_behind(text, at, &name, run_end)?;
+        // The shell's own variable, with a directory.
+        let is_directory = &text[name.from..name.to] == b"PWD" && text[value.0] == b'/';
+        return (!is_directory).then_some((kind, value));
     }
     header_behind(text, at, &name)
 }

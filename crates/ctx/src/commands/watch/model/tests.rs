@@ -75,6 +75,18 @@ fn the_list_is_walked_and_the_chosen_one_stays_chosen_when_others_come() {
 }
 
 #[test]
+fn the_list_keeps_its_order_while_somebody_walks_in_it() {
+    let mut model = model();
+    let keys = |model: &Model| model.visible().iter().map(|item| item.key.clone()).collect::<Vec<_>>();
+    let by_activity = || ["c", "new", "b", "a"].map(|key| item(key, key, Mark::Open)).to_vec();
+    model.set_items(by_activity());
+    assert_eq!(keys(&model), ["new", "a", "b", "c"]);
+    press(&mut model, "\t");
+    model.set_items(by_activity());
+    assert_eq!(keys(&model), ["c", "new", "b", "a"], "on the other side it follows what happens");
+}
+
+#[test]
 fn a_transcript_is_followed_at_its_end_and_stands_still_elsewhere() {
     let mut model = model();
     press(&mut model, "\t");
