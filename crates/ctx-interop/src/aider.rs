@@ -188,17 +188,22 @@ impl Reader {
             let at = words.iter().position(|word| word.trim_end_matches('.') == mark)?;
             words.get(at.checked_sub(1)?).copied()
         };
+        let cost = before("message").and_then(|cost| cost.trim_start_matches('$').parse::<f64>().ok());
+        let cost = cost.filter(|cost| cost.is_finite() && *cost >= 0.0);
         let tokens = Tokens {
             input: before("sent").and_then(count).unwrap_or_default(),
             output: before("received").and_then(count).unwrap_or_default(),
-        };
-        let cost = before("message").and_then(|cost| cost.trim_start_matches('$').parse::<f64>().ok());
-        if let Some(cost) = cost.filter(|cost| cost.is_finite()) {
+            ..Tokens::default()
+        }
+        .costing(cost);
+        if let Some(cost) = cost {
             *self.found.cost.get_or_insert(0.0) += cost;
         }
-        let last = self.found.events.last_mut().map(|event| &mut event.what);
-        if let Some(What::Assistant { tokens: slot, .. }) = last {
-            *slot = Some(tokens);
+        let texts = self.found.events.iter_mut().rev().map(|event| &mut event.what);
+        let mut last = texts.skip_while(|what| matches!(what, What::Interrupted));
+        match last.next() {
+            Some(What::Assistant { tokens: slot @ None, .. }) => *slot = Some(tokens),
+            _ => self.push(What::Step { model: self.found.model.clone(), tokens }),
         }
     }
 }

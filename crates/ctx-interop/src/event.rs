@@ -67,6 +67,8 @@ pub struct Transcript {
     pub damage: Vec<Damage>,
     /// Records of the source that could be read.
     pub intact: u64,
+    /// Records that wait for one before them, which is being written: they come with the next reading.
+    pub waiting: usize,
 }
 
 /// The session that another one came from.
@@ -161,10 +163,23 @@ pub enum Finish {
     Interrupted,
 }
 
+/// What a model call cost, as the source has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
+    /// With those that the provider had cached.
     pub input: u64,
     pub output: u64,
+    pub cached: u64,
+    /// In billionths of a US dollar; 0 where the source does not say.
+    pub cost_nano_usd: u64,
+}
+
+impl Tokens {
+    pub(crate) fn costing(self, dollars: Option<f64>) -> Tokens {
+        let nano = dollars.filter(|dollars| dollars.is_finite()).map_or(0.0, |dollars| dollars * 1e9);
+        // A cast ends at the limits of the type.
+        Tokens { cost_nano_usd: nano.round() as u64, ..self }
+    }
 }
 
 /// How a tool call really ended.
@@ -209,7 +224,8 @@ impl Transcript {
                     *tokens = Some(spent);
                     return;
                 }
-                What::ToolCall { .. } | What::ToolResult { .. } | What::Reasoning { .. } => {}
+                What::ToolCall { .. } | What::Reasoning { .. } => {}
+                // What a tool gave is for the next call.
                 _ => break,
             }
         }

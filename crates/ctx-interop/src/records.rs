@@ -11,6 +11,7 @@ use ctx_session::record::{
     Failed, FinishReason, ReasoningFinished, RunCreated, RunFinished, RunKind, RunWishes, Strategy,
     SystemNote, ToolFinished, ToolStarted, ToolStatus, Usage, User,
 };
+use ctx_session::rules::UNKNOWN_CALL;
 use ctx_session::{Code, Timestamp};
 use sha2::{Digest, Sha256};
 
@@ -59,6 +60,7 @@ pub fn records(agent: Agent, found: &Transcript) -> Vec<Dated> {
         agent: agent.name(),
         native_id: &found.native_id,
         results,
+        created: found.created.unwrap_or_default(),
         now: found.created.unwrap_or_default(),
         used: HashMap::new(),
         made: Vec::new(),
@@ -87,6 +89,7 @@ struct Maker<'t> {
     native_id: &'t str,
     /// The calls that have a result anywhere.
     results: HashSet<&'t str>,
+    created: Timestamp,
     now: Timestamp,
     /// How often a key was used: some sources use an id twice.
     used: HashMap<String, u32>,
@@ -115,7 +118,9 @@ impl<'t> Maker<'t> {
         let count = self.used.entry(format!("{kind}/{key}")).or_default();
         *count += 1;
         let nth = count.to_string();
-        ulid(self.now, &[self.agent, self.native_id, kind, key, &nth])
+        // Sources repeat a count of tokens later: it is the same, whichever of them can be read.
+        let time = if kind == "step" { self.created } else { self.now };
+        ulid(time, &[self.agent, self.native_id, kind, key, &nth])
     }
 
     fn run_of(&mut self, user: Option<&Event>) -> RunId {
@@ -188,7 +193,7 @@ impl<'t> Maker<'t> {
             What::ToolResult { id, verdict, output, diff } => {
                 // Damage may have taken the call.
                 if !self.calls.contains_key(id.as_str()) {
-                    self.start_call(key, id, "unknown", serde_json::Value::Null);
+                    self.start_call(key, id, UNKNOWN_CALL, serde_json::Value::Null);
                 }
                 let status = match verdict {
                     Verdict::Success => ToolStatus::Ok,
@@ -230,8 +235,12 @@ impl<'t> Maker<'t> {
             self.model = model.to_owned();
         }
         self.steps = self.steps.saturating_add(1);
-        let usage =
-            tokens.map(|tokens| Usage { input: tokens.input, output: tokens.output, ..Usage::default() });
+        let usage = tokens.map(|Tokens { input, output, cached, cost_nano_usd }| Usage {
+            input,
+            output,
+            cached,
+            cost_nano_usd,
+        });
         self.spent = self.spent.plus(usage.unwrap_or_default());
         let (model, step) = (self.model.clone(), self.steps);
         self.push(AssistantStarted { turn_id, message_id, model, step, caller: None });

@@ -28,6 +28,9 @@ pub struct ImportBatch {
     /// Records as `docs/records.md` has them, each with its `time`.
     #[schema(value_type = Vec<Object>)]
     pub records: Vec<Box<RawValue>>,
+    /// Nothing changes; the answer says how many records would be added.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// What came of a batch.

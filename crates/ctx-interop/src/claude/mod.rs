@@ -45,8 +45,13 @@ const INJECTED: [&str; 9] = [
 
 const INTERRUPTED: &str = "[Request interrupted by user";
 
-/// Reads a session's file, or a subagent's. `file` is its name in reports.
+/// Reads a session's file, or a subagent's, as a whole. `file` is its name in reports.
 pub fn read(bytes: &[u8], file: &str) -> Transcript {
+    read_some(bytes, file, false)
+}
+
+/// Reads a file; where it is being written, without the records that stand above the one that they answer.
+pub fn read_some(bytes: &[u8], file: &str, is_written: bool) -> Transcript {
     let stem = file.rsplit('/').next().and_then(|name| name.strip_suffix(".jsonl")).unwrap_or_default();
     let mut reader = Reader { file, found: Transcript::new(stem), spent: HashMap::new() };
     let mut records = Vec::new();
@@ -68,10 +73,14 @@ pub fn read(bytes: &[u8], file: &str) -> Transcript {
         }
     }
     drop(seen);
-    for at in order(&records) {
-        if let Some((number, line)) = records.get(at) {
-            reader.line(*number, line);
-        }
+    let ordered = order(&records);
+    // Where a line is damaged, it may be the one that is missing.
+    if is_written && reader.found.damage.is_empty() {
+        let waiting = waiting(&records, &ordered);
+        reader.found.waiting = waiting.len();
+        reader.tell(&records, ordered.iter().filter(|at| !waiting.contains(at)));
+    } else {
+        reader.tell(&records, ordered.iter());
     }
     reader.found
 }
@@ -102,11 +111,34 @@ pub fn beginning(head: &[u8]) -> Option<(Timestamp, String)> {
     None
 }
 
+fn by_uuid<'r>(records: &'r [(u64, Line<'_>)]) -> HashMap<&'r str, usize> {
+    let places = records.iter().enumerate();
+    places.filter_map(|(at, (_, line))| Some((line.uuid.as_deref()?, at))).collect()
+}
+
+/// The first answer may stand above the first prompt: as long as what it answers is not there, it waits, and so does what
+/// comes after it.
+fn waiting(records: &[(u64, Line<'_>)], ordered: &[usize]) -> HashSet<usize> {
+    let by_uuid = by_uuid(records);
+    let first_prompt = records.iter().position(|(_, line)| line.kind == "user").unwrap_or(records.len());
+    let mut waiting = HashSet::new();
+    for at in ordered {
+        let parent = records.get(*at).and_then(|(_, line)| line.parent_uuid.as_deref());
+        let Some(parent) = parent else { continue };
+        let waits = match by_uuid.get(parent) {
+            Some(place) => waiting.contains(place),
+            None => *at < first_prompt,
+        };
+        if waits {
+            waiting.insert(*at);
+        }
+    }
+    waiting
+}
+
 /// The places of the records, each after its parent where that is in the file; otherwise as they are.
 fn order(records: &[(u64, Line<'_>)]) -> Vec<usize> {
-    let places = records.iter().enumerate();
-    let by_uuid: HashMap<&str, usize> =
-        places.filter_map(|(at, (_, line))| Some((line.uuid.as_deref()?, at))).collect();
+    let by_uuid = by_uuid(records);
     let parent = |at: usize| {
         let (_, line) = records.get(at)?;
         by_uuid.get(line.parent_uuid.as_deref()?).copied()
@@ -144,6 +176,12 @@ struct Reader<'f> {
 }
 
 impl Reader<'_> {
+    fn tell<'a>(&mut self, records: &[(u64, Line<'_>)], places: impl Iterator<Item = &'a usize>) {
+        for (number, line) in places.filter_map(|at| records.get(*at)) {
+            self.line(*number, line);
+        }
+    }
+
     fn line(&mut self, number: u64, line: &Line<'_>) {
         self.about(line);
         let at = line.timestamp.as_deref().and_then(|time| time.parse().ok());
@@ -323,6 +361,11 @@ impl Reader<'_> {
                     name: block.name.unwrap_or_default().into_owned(),
                     input: block.input.unwrap_or(Value::Null),
                 },
+                // Tools of the provider give their results within the answer.
+                kind if kind.ends_with("tool_result") => match served(block) {
+                    Some(result) => result,
+                    None => continue,
+                },
                 other => {
                     self.found.note_unknown(format!("assistant/{other}"));
                     continue;
@@ -343,9 +386,10 @@ impl Reader<'_> {
 
     /// Counts the tokens of a message of the model once, as its last line has them.
     fn spend(&mut self, id: &str, at: Option<Timestamp>, usage: Usage) {
-        let cached =
-            usage.cache_read_input_tokens.unwrap_or(0) + usage.cache_creation_input_tokens.unwrap_or(0);
-        let spent = Tokens { input: usage.input_tokens.saturating_add(cached), output: usage.output_tokens };
+        let cached = usage.cache_read_input_tokens.unwrap_or(0);
+        let written = usage.cache_creation_input_tokens.unwrap_or(0);
+        let input = usage.input_tokens.saturating_add(cached).saturating_add(written);
+        let spent = Tokens { input, output: usage.output_tokens, cached, cost_nano_usd: 0 };
         let old = self.spent.get(id).and_then(|at| self.found.events.get_mut(*at));
         match old.map(|event| &mut event.what) {
             Some(What::Assistant { tokens, .. }) => *tokens = Some(spent),
@@ -398,6 +442,25 @@ impl Reader<'_> {
         }
         Ok(())
     }
+}
+
+/// What a tool of the provider gave: pages by title and address, texts, or why there is nothing.
+fn served(block: Block<'_>) -> Option<What> {
+    let id = block.tool_use_id?.into_owned();
+    let content = block.content.unwrap_or(Value::Null);
+    let failed = text(&content, "/type").is_some_and(|kind| kind.ends_with("_error"));
+    let piece = |part: &Value| {
+        let lines = ["/text", "/title", "/url"].into_iter().filter_map(|field| text(part, field));
+        let said = join(lines.map(Cow::Borrowed));
+        Cow::Owned(if said.is_empty() { part.to_string() } else { said })
+    };
+    let output = match &content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => join(parts.iter().map(piece)),
+        other => owned(other, "/error_code").unwrap_or_else(|| other.to_string()),
+    };
+    let verdict = if failed || block.is_error == Some(true) { Verdict::Failure } else { Verdict::Success };
+    Some(What::ToolResult { id, verdict, output, diff: None })
 }
 
 /// The hunks of an edit as a diff.

@@ -2,8 +2,12 @@
 
 use crate::support::{fixtures, read_all};
 use ctx_interop::records::{Dated, records, session_id};
-use ctx_interop::{Agent, Event, What, claude, codex, goose, opencode};
-use ctx_session::record::Body;
+use ctx_interop::{Agent, Event, Transcript, What, claude, codex, goose, opencode};
+use ctx_session::conversation::{Conversation, Part};
+use ctx_session::record::{Body, Imported, MessageBody, Scope, SessionBody, Usage};
+use ctx_session::rules::Known;
+use ctx_session::session::RunState;
+use ctx_session::{Record, Session, Timestamp, Ulid};
 use serde_json::{Value, json};
 
 /// What identifies a record.
@@ -213,4 +217,159 @@ fn a_file_that_is_written_to_meanwhile_is_read_up_to_a_whole_record() {
     }
     writer.join().unwrap();
     assert_eq!(last, whole.events.len());
+}
+
+/// A session to which readings of a source were brought, one after the other.
+struct Log {
+    known: Known,
+    session: Session,
+    conversation: Conversation,
+    seq: u64,
+    usage: Usage,
+}
+
+/// How a run ended, and what it cost.
+type Ends = Vec<(RunState, Usage)>;
+
+impl Log {
+    fn new(agent: Agent, first: &Transcript) -> Log {
+        let meta = json!({
+            "session_id": session_id(agent, first), "name": "a", "scope": Scope::Private, "owner": 1000,
+            "agent": "codex", "project": "default", "cwd": "/w", "model": "m", "app": "test", "origin": {}
+        });
+        let meta = serde_json::from_value(meta).unwrap();
+        let session = Session::new(meta, 0, first.created.unwrap_or_default());
+        let (known, conversation, usage) = (Known::default(), Conversation::default(), Usage::default());
+        Log { known, session, conversation, seq: 1, usage }
+    }
+
+    /// How many records were new.
+    fn import(&mut self, agent: Agent, found: &Transcript) -> usize {
+        let records: Vec<_> = records(agent, found).into_iter().map(|made| (made.time, made.body)).collect();
+        let superseded = self.known.made_whole(&records);
+        let new = records.into_iter().filter_map(|(time, body)| Some((time, self.known.take(time, body)?)));
+        let mut new: Vec<(Timestamp, Body)> = new.collect();
+        let added = new.len();
+        if !superseded.is_empty() {
+            let (import_id, at) = (Ulid(1), Timestamp::default());
+            let by = Imported { import_id, by: 0, records: 0, at, restored: Vec::new(), superseded };
+            new.push((at, Body::Session(SessionBody::Imported(by))));
+        }
+        for (time, body) in new {
+            if let Body::Message(MessageBody::AssistantFinished(done)) = &body {
+                self.usage = self.usage.plus(done.usage.unwrap_or_default());
+            }
+            let record = Record { seq: self.seq, time, body };
+            self.seq += 1;
+            self.session.apply(&record);
+            self.conversation.apply(&record);
+        }
+        added
+    }
+
+    fn said(&self) -> Vec<(Ulid, Vec<Part>)> {
+        let messages = self.conversation.messages(&self.session.ledger);
+        messages.iter().map(|message| (message.id, message.content.clone())).collect()
+    }
+
+    fn ends(&self) -> Ends {
+        self.session.runs().map(|run| (run.state.clone(), run.usage)).collect()
+    }
+}
+
+/// The sessions of a case that are one file each, with their bytes.
+fn files(agent: Agent, case: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+    let store = crate::support::list(agent, &case.join("files"));
+    let of = |path: &std::path::Path| (path.display().to_string(), std::fs::read(path).unwrap());
+    store.entries.iter().map(|entry| of(&entry.path)).collect()
+}
+
+#[test]
+fn a_source_that_is_imported_while_it_grows_comes_to_what_it_is_as_a_whole() {
+    for (agent, label, case, _) in crate::support::cases() {
+        if label.ends_with("/large") || label == "codex/forked" {
+            continue;
+        }
+        for (name, bytes) in files(agent, &case) {
+            let read = |bytes: &[u8]| match agent {
+                Agent::Codex => codex::read(bytes, &name).0,
+                Agent::Claude => claude::read_some(bytes, &name, true),
+                Agent::Gemini if name.ends_with("l") => ctx_interop::gemini::read_log(bytes, &name),
+                Agent::Aider => ctx_interop::aider::read(bytes, None, &name),
+                _ => return Transcript::default(),
+            };
+            let whole = read(&bytes);
+            let mut at_once = Log::new(agent, &whole);
+            at_once.import(agent, &whole);
+            let ends = ends_of_writes(agent, &bytes);
+            for step in [1, 3, 7] {
+                let mut grown = Log::new(agent, &whole);
+                for end in ends.iter().step_by(step) {
+                    let part = read(&bytes[..=*end]);
+                    // Before its first record has come, it is nobody's.
+                    if part.native_id == whole.native_id && part.created == whole.created {
+                        grown.import(agent, &part);
+                    }
+                }
+                grown.import(agent, &whole);
+                assert_eq!(grown.ends(), at_once.ends(), "{label}, {step} lines at a time");
+                assert_eq!(grown.usage, at_once.usage, "{label}, {step} lines at a time");
+                assert_eq!(grown.said(), at_once.said(), "{label}, {step} lines at a time");
+                assert_eq!(grown.import(agent, &whole), 0, "{label}: once more is nothing");
+            }
+        }
+    }
+}
+
+/// Where an agent has written something whole: a line, or of Aider, which writes a reply at once, a notice after it.
+fn ends_of_writes(agent: Agent, bytes: &[u8]) -> Vec<usize> {
+    let mut end = 0;
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        end += line.len();
+        (line, end - 1)
+    });
+    lines
+        .filter(|(line, _)| agent != Agent::Aider || (line.starts_with(b"> ") && line.ends_with(b"  \n")))
+        .map(|(_, end)| end)
+        .collect()
+}
+
+#[test]
+fn what_was_damaged_and_is_whole_again_is_there_once() {
+    for (agent, case) in [
+        (Agent::Codex, "codex/tools"),
+        (Agent::Codex, "codex-0.50/tools"),
+        (Agent::Claude, "claude/tools"),
+        (Agent::Claude, "claude/unicode"),
+    ] {
+        let (name, bytes) = files(agent, &fixtures().join(case)).remove(0);
+        let read = |bytes: &[u8]| match agent {
+            Agent::Codex => codex::read(bytes, &name).0,
+            _ => claude::read(bytes, &name),
+        };
+        let whole = read(&bytes);
+        let mut intact = Log::new(agent, &whole);
+        intact.import(agent, &whole);
+        let sorted = |log: &Log| {
+            let mut said =
+                log.said().into_iter().map(|(id, part)| format!("{id} {part:?}")).collect::<Vec<_>>();
+            said.sort();
+            said
+        };
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        for bad in 1..lines.len() {
+            let mut damaged = lines.clone();
+            damaged[bad] = b"{\"damaged\n";
+            let damaged = read(&damaged.concat());
+            for readings in [[&damaged, &whole], [&whole, &damaged]] {
+                let mut log = Log::new(agent, &whole);
+                readings.iter().for_each(|found| assert!(log.import(agent, found) < 1_000));
+                assert_eq!(sorted(&log), sorted(&intact), "{case}: line {}", bad + 1);
+                // Tokens stand with the text of their call; where that cannot be read, for themselves.
+                if !String::from_utf8_lossy(lines[bad]).contains("assistant") {
+                    assert_eq!(log.usage, intact.usage, "{case}: line {}", bad + 1);
+                }
+            }
+        }
+    }
 }
