@@ -41,6 +41,8 @@ pub struct NewImport {
     /// Where it comes from, as the first record of the log has it.
     pub origin: Value,
     pub records: Vec<(Timestamp, Body)>,
+    /// Messages that count no more.
+    pub superseded: Vec<Ulid>,
     /// Nothing is to change.
     pub is_dry: bool,
 }
@@ -105,7 +107,7 @@ impl Engine {
             records: new.records,
             by: caller.uid,
             restored: Vec::new(),
-            superseded: Vec::new(),
+            superseded: new.superseded,
         };
         let is_dry = new.is_dry;
         let ask = |reply| Ask::Import { import: import.clone(), is_dry, reply };

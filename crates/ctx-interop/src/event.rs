@@ -1,6 +1,6 @@
 //! The neutral form: what was said and done in a session, whoever's session it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use ctx_session::Timestamp;
@@ -62,6 +62,8 @@ pub struct Transcript {
     pub cost: Option<f64>,
     pub link: Option<Link>,
     pub events: Vec<Event>,
+    /// The keys of events that the user left to say something else in their place: they happened, and count no more.
+    pub abandoned: HashSet<String>,
     /// Kinds of records that the reader does not know, and how often each occurred.
     pub unknown: BTreeMap<String, u64>,
     pub damage: Vec<Damage>,

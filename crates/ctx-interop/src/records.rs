@@ -46,8 +46,20 @@ fn ulid(time: Timestamp, words: &[&str]) -> Ulid {
     Ulid((u128::from(time.as_millis()) << 80) | random)
 }
 
-/// The records of a session, oldest first. The first record of its log is not among them.
+/// What a session becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Made {
+    /// Oldest first. The first record of the log is not among them.
+    pub records: Vec<Dated>,
+    /// The messages of them that count no more.
+    pub superseded: Vec<Ulid>,
+}
+
 pub fn records(agent: Agent, found: &Transcript) -> Vec<Dated> {
+    make(agent, found).records
+}
+
+pub fn make(agent: Agent, found: &Transcript) -> Made {
     let results: HashSet<&str> = found
         .events
         .iter()
@@ -72,16 +84,21 @@ pub fn records(agent: Agent, found: &Transcript) -> Vec<Dated> {
         end: End::Done,
         calls: HashMap::new(),
         said: Vec::new(),
+        superseded: Vec::new(),
         model: String::new(),
     };
     let mut users = found.events.iter().filter(|event| matches!(event.what, What::User { .. })).peekable();
     maker.run = maker.run_of(users.peek().copied());
     for event in &found.events {
         maker.now = event.at.unwrap_or(maker.now);
+        let before = maker.said.len();
         maker.event(event);
+        if found.abandoned.contains(&event.key) {
+            maker.superseded.extend(maker.said.get(before..).unwrap_or_default());
+        }
     }
     maker.end_run(false);
-    maker.made
+    Made { records: maker.made, superseded: maker.superseded }
 }
 
 struct Maker<'t> {
@@ -104,6 +121,7 @@ struct Maker<'t> {
     calls: HashMap<String, (CallId, Timestamp)>,
     /// Every message until now, for a compaction.
     said: Vec<Ulid>,
+    superseded: Vec<Ulid>,
     model: String,
 }
 

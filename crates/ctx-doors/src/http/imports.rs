@@ -58,6 +58,12 @@ fn import_of(body: &[u8]) -> Result<NewImport, Refusal> {
         created_at: time_of(&batch.created_at)?,
         origin: batch.origin,
         records: records.collect::<Result<_, _>>()?,
+        superseded: batch
+            .superseded
+            .iter()
+            .map(|id| id.parse())
+            .collect::<Result<_, _>>()
+            .map_err(bad("superseded"))?,
         is_dry: batch.dry_run,
     })
 }

@@ -1,5 +1,7 @@
 //! Bringing records of another agent's session in: what the log has is left out, and what is too large goes beside it.
 
+use std::collections::BTreeSet;
+
 use ctx_session::command::{Import, UndoImport};
 use ctx_session::record::{MessageBody, ToolBody};
 use ctx_session::rules::Known;
@@ -26,10 +28,12 @@ impl Driver {
         if is_dry {
             return Ok(added);
         }
-        if added > 0 {
+        let marks = !import.superseded.is_empty() || !import.restored.is_empty();
+        if added > 0 || marks {
             self.perform(Command::Import(import), None).await?;
         }
-        self.imported = self.core().ok().map(|core| (core.session.next_seq, known));
+        // What no longer counts, or counts again, is read from the log.
+        self.imported = self.core().ok().filter(|_| !marks).map(|core| (core.session.next_seq, known));
         Ok(added)
     }
 
@@ -56,8 +60,12 @@ fn sort_out(
         None => core.known()?,
     };
     let again = known.take_undone(&import.records);
-    import.restored = again.restored.into_iter().collect();
-    import.superseded = again.superseded.into_iter().chain(known.made_whole(&import.records)).collect();
+    let mut left: BTreeSet<Ulid> = std::mem::take(&mut import.superseded).into_iter().collect();
+    left.extend(known.made_whole(&import.records));
+    import.restored = again.restored.difference(&left).copied().collect();
+    left = known.counting(left.into_iter()).collect();
+    left.extend(again.superseded);
+    import.superseded = left.into_iter().collect();
     let records = std::mem::take(&mut import.records).into_iter();
     import.records = records.filter_map(|(time, body)| Some((time, known.take(time, body)?))).collect();
     if let Some(bytes_max) = bytes_max {

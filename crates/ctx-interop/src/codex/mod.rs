@@ -154,7 +154,9 @@ impl Reader<'_> {
             "turn_context" => serde_json::from_str(payload).map(|context| self.context(&context)),
             "token_usage_record" => serde_json::from_str::<Value>(payload).map(|record| {
                 let id = owned(&record, "/response_id").unwrap_or_else(|| format!("L{line_number}"));
-                self.spend(&id, at, &record, "/usage");
+                if let Some(spent) = spent(record.pointer("/usage")) {
+                    self.found.spend(format!("u:{id}"), at, spent);
+                }
             }),
             "compacted" => serde_json::from_str::<Value>(payload).map(|record| {
                 let summary = owned(&record, "/message").unwrap_or_default();
@@ -329,7 +331,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A count of tokens is written again with other news: it is of a new call where its sum is another.
+    /// A count of tokens is written again with other news: it is of a new call where its sum is another. It may stand before
+    /// what the call said, so that it stands for itself.
     fn count(&mut self, line: u64, at: Option<Timestamp>, event: &Value) {
         let total = event.pointer("/info/total_token_usage").filter(|total| total.is_object());
         if total.is_some() && total == self.total.as_ref() {
@@ -340,15 +343,10 @@ impl Reader<'_> {
         };
         let id = total.map_or(format!("L{line}"), sum);
         self.total = total.cloned().or(self.total.take());
-        self.spend(&id, at, event, "/info/last_token_usage");
-    }
-
-    fn spend(&mut self, id: &str, at: Option<Timestamp>, record: &Value, pointer: &str) {
-        let Some(usage) = record.pointer(pointer).filter(|usage| usage.is_object()) else { return };
-        let of = |name: &str| number(usage, name);
-        let (input, output) = (of("/input_tokens"), of("/output_tokens"));
-        let spent = Tokens { input, output, cached: of("/cached_input_tokens"), cost_nano_usd: 0 };
-        self.found.spend(format!("u:{id}"), at, spent);
+        if let Some(tokens) = spent(event.pointer("/info/last_token_usage")) {
+            let model = self.found.model.clone();
+            self.found.push(format!("u:{id}"), at, What::Step { model, tokens });
+        }
     }
 
     /// Settles the results that events know more of.
@@ -373,6 +371,13 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+fn spent(usage: Option<&Value>) -> Option<Tokens> {
+    let usage = usage.filter(|usage| usage.is_object())?;
+    let of = |name: &str| number(usage, name);
+    let (input, output) = (of("/input_tokens"), of("/output_tokens"));
+    Some(Tokens { input, output, cached: of("/cached_input_tokens"), cost_nano_usd: 0 })
 }
 
 /// The changes of files as one diff.

@@ -1,7 +1,7 @@
 //! A source that grows: what was read before is read again as it was, and the new follows.
 
 use crate::support::{fixtures, read_all};
-use ctx_interop::records::{Dated, records, session_id};
+use ctx_interop::records::{Dated, make, records, session_id};
 use ctx_interop::{Agent, Event, Transcript, What, claude, codex, goose, opencode};
 use ctx_session::conversation::{Conversation, Part};
 use ctx_session::record::{Body, Imported, MessageBody, Scope, SessionBody, Usage};
@@ -245,15 +245,19 @@ impl Log {
 
     /// How many records were new.
     fn import(&mut self, agent: Agent, found: &Transcript) -> usize {
-        let records: Vec<_> = records(agent, found).into_iter().map(|made| (made.time, made.body)).collect();
-        let superseded = self.known.made_whole(&records);
+        let made = make(agent, found);
+        let records: Vec<_> = made.records.into_iter().map(|made| (made.time, made.body)).collect();
+        let left = made.superseded.into_iter().chain(self.known.made_whole(&records));
+        let superseded: Vec<Ulid> = self.known.counting(left).collect();
         let new = records.into_iter().filter_map(|(time, body)| Some((time, self.known.take(time, body)?)));
         let mut new: Vec<(Timestamp, Body)> = new.collect();
         let added = new.len();
         if !superseded.is_empty() {
             let (import_id, at) = (Ulid(1), Timestamp::default());
             let by = Imported { import_id, by: 0, records: 0, at, restored: Vec::new(), superseded };
-            new.push((at, Body::Session(SessionBody::Imported(by))));
+            let by = Body::Session(SessionBody::Imported(by));
+            self.known.add(at, &by);
+            new.push((at, by));
         }
         for (time, body) in new {
             if let Body::Message(MessageBody::AssistantFinished(done)) = &body {
@@ -296,7 +300,7 @@ fn a_source_that_is_imported_while_it_grows_comes_to_what_it_is_as_a_whole() {
                 Agent::Claude => claude::read_some(bytes, &name, true),
                 Agent::Gemini if name.ends_with("l") => ctx_interop::gemini::read_log(bytes, &name),
                 Agent::Aider => ctx_interop::aider::read(bytes, None, &name),
-                _ => return Transcript::default(),
+                _ => Transcript::default(),
             };
             let whole = read(&bytes);
             let mut at_once = Log::new(agent, &whole);
@@ -372,4 +376,54 @@ fn what_was_damaged_and_is_whole_again_is_there_once() {
             }
         }
     }
+}
+
+#[test]
+fn a_prompt_that_was_typed_anew_leaves_what_came_of_the_first() {
+    let line = |kind: &str, uuid: &str, parent: &str, content: Value| {
+        let time = format!("2026-11-15T06:00:0{}.000Z", uuid.len());
+        let parent = (!parent.is_empty()).then_some(parent);
+        let message = json!({ "id": format!("m{uuid}"), "role": kind, "content": content });
+        json!({ "type": kind, "uuid": uuid, "parentUuid": parent, "timestamp": time, "message": message,
+            "sessionId": "11111111-2222-4333-8444-555555555555" })
+        .to_string()
+            + "\n"
+    };
+    let text = |text: &str| json!([{ "type": "text", "text": text }]);
+    let call = |id: &str| json!([{ "type": "tool_use", "id": id, "name": "Bash", "input": {} }]);
+    let result = |id: &str| json!([{ "type": "tool_result", "tool_use_id": id, "content": id }]);
+    // Two calls at once are a fork of the tree too, but nobody left one of them.
+    let first = [
+        line("user", "a", "", json!("one")),
+        line("assistant", "bb", "a", call("c1")),
+        line("assistant", "ccc", "bb", call("c2")),
+        line("user", "dddd", "bb", result("c1")),
+        line("user", "eeeee", "ccc", result("c2")),
+        line("assistant", "ffffff", "eeeee", text("first")),
+        line("user", "ggggggg", "ffffff", json!("twoo")),
+        line("assistant", "hhhhhhhh", "ggggggg", text("abandoned")),
+    ]
+    .concat();
+    let anew = line("user", "iiiiiiiii", "ffffff", json!("two"))
+        + &line("assistant", "j", "iiiiiiiii", text("second"));
+    let read = |text: &str| claude::read(text.as_bytes(), "s.jsonl");
+    let whole = read(&(first.clone() + &anew));
+    let texts = |log: &Log| {
+        let said = log.said().into_iter().flat_map(|(_, parts)| parts);
+        let texts = said.filter_map(|part| match part {
+            Part::Text { text } => Some(text),
+            Part::ToolResult { text, .. } => Some(text),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>()
+    };
+    let mut at_once = Log::new(Agent::Claude, &whole);
+    at_once.import(Agent::Claude, &whole);
+    assert_eq!(texts(&at_once), ["one", "c1", "c2", "first", "two", "second"]);
+    let mut grown = Log::new(Agent::Claude, &whole);
+    grown.import(Agent::Claude, &read(&first));
+    assert!(texts(&grown).contains(&"abandoned".to_owned()));
+    grown.import(Agent::Claude, &whole);
+    assert_eq!(texts(&grown), texts(&at_once));
+    assert_eq!(grown.import(Agent::Claude, &whole), 0);
 }

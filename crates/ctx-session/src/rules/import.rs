@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::{answer, busy, over};
 use crate::code::Refusal;
 use crate::command::{Answer, Decision, Import, UndoImport};
-use crate::conversation::{said_id, superseded_ids};
+use crate::conversation::{restored_ids, said_id, superseded_ids};
 use crate::ids::Ulid;
 use crate::record::{
     Body, CompactionBody, ImportUndone, Imported, MessageBody, RunBody, SessionBody, ToolBody, ToolStarted,
@@ -19,7 +19,7 @@ pub(super) fn import(session: &Session, import: &Import, now: Timestamp) -> Resu
     if let Some((_, body)) = import.records.iter().find(|(_, body)| !may_import(body)) {
         return Err(Refusal::invalid("records", format!("a record of type {} is not imported", body.name())));
     }
-    if import.records.is_empty() && import.restored.is_empty() {
+    if import.records.is_empty() && import.restored.is_empty() && import.superseded.is_empty() {
         return Ok(answer(Answer::Ignored));
     }
     let Import { import_id, records, by, restored, superseded } = import;
@@ -97,6 +97,8 @@ pub struct Known {
     costs: HashMap<Ulid, Usage>,
     /// The calls by the ids that their provider gave them; true: it is known of its result alone.
     calls: HashMap<String, (Ulid, bool)>,
+    /// Messages that do not count.
+    superseded: HashSet<Ulid>,
     /// What undone imports had brought, and what compactions among it had left out.
     undone: Marked,
 }
@@ -129,6 +131,10 @@ impl Known {
                 }
             }
             _ => {}
+        }
+        self.superseded.extend(superseded_ids(body));
+        for id in restored_ids(body) {
+            self.superseded.remove(id);
         }
         if let Some(run) = ended(body) {
             self.ends.insert(run, (time, body.clone()));
@@ -163,6 +169,11 @@ impl Known {
             }
             body => (!is_known).then_some(body),
         }
+    }
+
+    /// Those of some messages that count until now.
+    pub fn counting(&self, messages: impl Iterator<Item = Ulid>) -> impl Iterator<Item = Ulid> {
+        messages.filter(|id| !self.superseded.contains(id))
     }
 
     fn has_other(&self, tool: &ToolStarted) -> bool {

@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use std::path::PathBuf;
 
 use ctx_api::http::{ImportBatch, ImportDone, ImportedSession, List};
-use ctx_interop::records::{Dated, records, session_id};
+use ctx_interop::records::{Dated, Made, make, session_id};
 use ctx_interop::store::Entry;
 use ctx_interop::{Agent, Transcript};
 use ctx_session::{Code, SessionId, Ulid};
@@ -86,7 +86,7 @@ impl<'a> Sender<'a> {
             let session = there.and_then(|(session, _)| session.parse().ok());
             return Ok(Sent { session, created: false, added: 0 });
         }
-        let made = records(entry.agent, found);
+        let Made { records: made, superseded } = make(entry.agent, found);
         if made.is_empty() {
             return Ok(Sent { session: None, created: false, added: 0 });
         }
@@ -94,7 +94,11 @@ impl<'a> Sender<'a> {
         // A batch is made when the one before is gone: a long session is not there as JSON as a whole.
         let mut made = made.into_iter().peekable();
         while made.peek().is_some() {
-            let batch = self.batch(entry, found, id, next_batch(&mut made)?);
+            let mut batch = self.batch(entry, found, id, next_batch(&mut made)?);
+            // When all is there.
+            if made.peek().is_none() {
+                batch.superseded = superseded.iter().map(Ulid::to_string).collect();
+            }
             let done: ImportDone = self.api.post_with("/imports", &batch)?;
             sent.session = done.session.parse().ok();
             sent.created |= done.created;
@@ -142,6 +146,7 @@ impl<'a> Sender<'a> {
             created_at: found.created.unwrap_or_default().to_string(),
             origin,
             records,
+            superseded: Vec::new(),
             dry_run: self.is_dry,
         }
     }
