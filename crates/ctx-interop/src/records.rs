@@ -73,6 +73,7 @@ pub fn make(agent: Agent, found: &Transcript) -> Made {
         native_id: &found.native_id,
         results,
         created: found.created.unwrap_or_default(),
+        last: found.created.unwrap_or_default(),
         now: found.created.unwrap_or_default(),
         used: HashMap::new(),
         made: Vec::new(),
@@ -93,6 +94,9 @@ pub fn make(agent: Agent, found: &Transcript) -> Made {
         maker.now = event.at.unwrap_or(maker.now);
         let before = maker.said.len();
         maker.event(event);
+        if !matches!(event.what, What::Injected { .. }) {
+            maker.last = maker.now;
+        }
         if found.abandoned.contains(&event.key) {
             maker.superseded.extend(maker.said.get(before..).unwrap_or_default());
         }
@@ -107,6 +111,8 @@ struct Maker<'t> {
     /// The calls that have a result anywhere.
     results: HashSet<&'t str>,
     created: Timestamp,
+    /// When the last thing was done or said that the program did not add by itself: a run that ends ends then.
+    last: Timestamp,
     now: Timestamp,
     /// How often a key was used: some sources use an id twice.
     used: HashMap<String, u32>,
@@ -336,8 +342,14 @@ impl<'t> Maker<'t> {
         }));
     }
 
-    /// Ends the run. Where another follows, a call without a result will never have one.
+    /// Ends the run, when the last of it happened. Where another follows, a call without a result will never have one.
     fn end_run(&mut self, another_follows: bool) {
+        let now = std::mem::replace(&mut self.now, self.last);
+        self.push_end(another_follows);
+        self.now = now;
+    }
+
+    fn push_end(&mut self, another_follows: bool) {
         if another_follows {
             let mut open: Vec<_> = std::mem::take(&mut self.calls)
                 .into_iter()

@@ -4,7 +4,7 @@ use crate::support::{fixtures, read_all};
 use ctx_interop::records::{Dated, make, records, session_id};
 use ctx_interop::{Agent, Event, Transcript, What, claude, codex, goose, opencode};
 use ctx_session::conversation::{Conversation, Part};
-use ctx_session::record::{Body, Imported, MessageBody, Scope, SessionBody, Usage};
+use ctx_session::record::{Body, Imported, MessageBody, RunBody, Scope, SessionBody, Usage};
 use ctx_session::rules::Known;
 use ctx_session::session::RunState;
 use ctx_session::{Record, Session, Timestamp, Ulid};
@@ -226,6 +226,8 @@ struct Log {
     conversation: Conversation,
     seq: u64,
     usage: Usage,
+    /// Records that say that a run was cancelled or failed.
+    bad_ends: usize,
 }
 
 /// How a run ended, and what it cost.
@@ -240,7 +242,7 @@ impl Log {
         let meta = serde_json::from_value(meta).unwrap();
         let session = Session::new(meta, 0, first.created.unwrap_or_default());
         let (known, conversation, usage) = (Known::default(), Conversation::default(), Usage::default());
-        Log { known, session, conversation, seq: 1, usage }
+        Log { known, session, conversation, seq: 1, usage, bad_ends: 0 }
     }
 
     /// How many records were new.
@@ -263,6 +265,8 @@ impl Log {
             if let Body::Message(MessageBody::AssistantFinished(done)) = &body {
                 self.usage = self.usage.plus(done.usage.unwrap_or_default());
             }
+            let is_bad = matches!(body, Body::Run(RunBody::Cancelled(_) | RunBody::Failed(_)));
+            self.bad_ends += usize::from(is_bad);
             let record = Record { seq: self.seq, time, body };
             self.seq += 1;
             self.session.apply(&record);
@@ -320,6 +324,7 @@ fn a_source_that_is_imported_while_it_grows_comes_to_what_it_is_as_a_whole() {
                 assert_eq!(grown.usage, at_once.usage, "{label}, {step} lines at a time");
                 assert_eq!(grown.said(), at_once.said(), "{label}, {step} lines at a time");
                 assert_eq!(grown.import(agent, &whole), 0, "{label}: once more is nothing");
+                assert_eq!(grown.bad_ends, at_once.bad_ends, "{label}: an end that stays comes once");
             }
         }
     }

@@ -91,8 +91,8 @@ pub const UNKNOWN_CALL: &str = "unknown";
 #[derive(Debug, Default)]
 pub struct Known {
     seen: HashSet<(&'static str, Ulid)>,
-    /// The newest end of each run.
-    ends: HashMap<Ulid, (Timestamp, Body)>,
+    /// The newest end of each run, and whether more of the run came after it.
+    ends: HashMap<Ulid, (Timestamp, Body, bool)>,
     /// What each message of the model cost, all of its records together.
     costs: HashMap<Ulid, Usage>,
     /// The calls by the ids that their provider gave them; true: it is known of its result alone.
@@ -137,7 +137,9 @@ impl Known {
             self.superseded.remove(id);
         }
         if let Some(run) = ended(body) {
-            self.ends.insert(run, (time, body.clone()));
+            self.ends.insert(run, (time, body.clone(), false));
+        } else if let Some((_, _, grew)) = body.run().and_then(|run| self.ends.get_mut(&run.0)) {
+            *grew = true;
         }
         self.seen.extend(identity(body));
     }
@@ -150,8 +152,11 @@ impl Known {
     }
 
     fn news(&mut self, time: Timestamp, body: Body) -> Option<Body> {
-        if let Some((known_at, known)) = ended(&body).and_then(|run| self.ends.get(&run)) {
-            return (time >= *known_at && *known != body).then_some(body);
+        if let Some((known_at, known, grew)) = ended(&body).and_then(|run| self.ends.get(&run)) {
+            // Sources mark an end more than once; as long as nothing else came, it is the same.
+            let is_same =
+                if *grew { *known == body } else { without_duration(known) == without_duration(&body) };
+            return (time >= *known_at && !is_same).then_some(body);
         }
         let is_known = identity(&body).is_some_and(|id| self.seen.contains(&id));
         match body {
@@ -253,6 +258,17 @@ fn ended(body: &Body) -> Option<Ulid> {
         Body::Run(RunBody::Failed(end)) => Some(end.turn_id.0),
         _ => None,
     }
+}
+
+fn without_duration(end: &Body) -> Body {
+    let mut end = end.clone();
+    match &mut end {
+        Body::Run(RunBody::Finished(end)) => end.duration_ms = 0,
+        Body::Run(RunBody::Cancelled(end)) => end.duration_ms = 0,
+        Body::Run(RunBody::Failed(end)) => end.duration_ms = 0,
+        _ => {}
+    }
+    end
 }
 
 /// What a record is of. What ends a run is told apart by the run.
