@@ -222,23 +222,21 @@ impl Core {
     /// The records that the log has, by what identifies them.
     pub fn known(&self) -> Result<Known, Refusal> {
         let mut known = Known::default();
-        self.each_body(|body| {
-            known.add(body);
-        })?;
+        self.each_record(|record| known.add(record.time, &record.body))?;
         Ok(known)
     }
 
     /// What taking back what an import added does.
     pub fn added_by(&self, import: Ulid) -> Result<Marked, Refusal> {
         let mut added = Added::by(import);
-        self.each_body(|body| added.apply(body))?;
+        self.each_record(|record| added.apply(&record.body))?;
         Ok(added.marked())
     }
 
-    fn each_body(&self, mut with: impl FnMut(&Body)) -> Result<(), Refusal> {
+    fn each_record(&self, mut with: impl FnMut(&Record)) -> Result<(), Refusal> {
         let read = self.journal.read(&self.log, 0, &mut |entry| {
             if let Some(record) = read_record(&self.log, &entry) {
-                with(&record.body);
+                with(&record);
             }
             ControlFlow::Continue(())
         });

@@ -4,6 +4,7 @@
 //! is stopped anywhere is finished by doing it again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ctx_session::command::Import;
 use ctx_session::model_name::provider;
@@ -18,6 +19,9 @@ use crate::engine::Engine;
 use crate::registry::Summary;
 use crate::request::Caller;
 use crate::shared::Inner;
+
+/// How long it is waited for the index.
+const INDEX_WAIT: Duration = Duration::from_secs(10);
 
 /// Why a session stays.
 const CONTINUED: &str = "it was continued here";
@@ -37,6 +41,10 @@ pub struct NewImport {
     /// Where it comes from, as the first record of the log has it.
     pub origin: Value,
     pub records: Vec<(Timestamp, Body)>,
+    /// Messages that count no more.
+    pub superseded: Vec<Ulid>,
+    /// Nothing is to change.
+    pub is_dry: bool,
 }
 
 /// What came of a batch.
@@ -44,7 +52,7 @@ pub struct NewImport {
 pub struct ImportDone {
     pub session: SessionId,
     pub created: bool,
-    /// Records that were not there before.
+    /// Records that were not there before. Of a dry run: those that would be added.
     pub added: u64,
 }
 
@@ -70,7 +78,8 @@ fn id_of_user(source: SessionId, uid: u32) -> SessionId {
 }
 
 impl Engine {
-    /// Adds records to an imported session, which is made where it is not there. They are on disk when this returns.
+    /// Adds records to an imported session, which is made where it is not there. They are on disk when this returns. A dry run
+    /// only says how many would be added.
     pub async fn import(&self, caller: Caller, mut new: NewImport) -> Result<ImportDone, Refusal> {
         self.inner.refuse_when_closing()?;
         self.inner.serve_user(caller)?;
@@ -87,6 +96,10 @@ impl Engine {
                 return Err(Refusal::new(Code::Eexist, format!("{session} is the id of another session")));
             }
             Some(_) => false,
+            None if new.is_dry => {
+                let added = u64::try_from(new.records.len()).unwrap_or(u64::MAX);
+                return Ok(ImportDone { session, created: false, added });
+            }
             None => self.begin_import(caller, &new).await.map(|()| true)?,
         };
         let import = Import {
@@ -94,9 +107,11 @@ impl Engine {
             records: new.records,
             by: caller.uid,
             restored: Vec::new(),
-            superseded: Vec::new(),
+            superseded: new.superseded,
         };
-        let added = self.inner.ask(session, |reply| Ask::Import { import: import.clone(), reply }).await?;
+        let is_dry = new.is_dry;
+        let ask = |reply| Ask::Import { import: import.clone(), is_dry, reply };
+        let added = self.inner.ask(session, ask).await?;
         Ok(ImportDone { session, created, added })
     }
 
@@ -146,6 +161,19 @@ impl Engine {
         made.await.map_err(lost)?
     }
 
+    /// Waits until the index has what was imported or taken back, so that whoever asks it next sees that; but not for ever.
+    pub async fn await_index(&self) {
+        let engine = self.clone();
+        let waited = tokio::task::spawn_blocking(move || {
+            if let Some(index) = engine.behind().index() {
+                index.flush();
+                index.wait_all(INDEX_WAIT);
+            }
+        });
+        // A wait that was broken off is over too.
+        drop(waited.await);
+    }
+
     /// The imported sessions of a caller, each with the imports that brought it in or added to it, oldest first.
     pub async fn imported(&self, caller: Caller) -> Result<Vec<(Arc<Summary>, Vec<Ulid>)>, Refusal> {
         let is_own = |summary: &Summary| summary.meta.owner == caller.uid && summary.meta.import().is_some();
@@ -192,6 +220,7 @@ impl Engine {
                 Err(refusal) => undone.kept.push((id, refusal.to_string())),
             }
         }
+        self.await_index().await;
         Ok(undone)
     }
 

@@ -71,7 +71,7 @@ impl Spending {
         Spending { began, live, before: Mutex::default() }
     }
 
-    /// Counts what was written just now. What was imported was paid elsewhere, at another time.
+    /// Counts what was written just now. What was copied from an earlier time was paid then.
     pub fn note(&self, meta: &SessionMeta, records: &[Record]) {
         for record in records {
             let cost = usage_of(&record.body).map_or(0, |usage| usage.cost_nano_usd);

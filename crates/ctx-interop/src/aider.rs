@@ -68,6 +68,8 @@ struct Reader {
     reply: Vec<String>,
     is_interrupted: bool,
     is_last_notice: bool,
+    /// What the replies since the last start have cost.
+    paid: f64,
 }
 
 /// What the lines belong to.
@@ -97,6 +99,7 @@ impl Reader {
             self.end_reply();
             self.now = Now::Start;
             self.heading = line.to_owned();
+            self.paid = 0.0;
             self.at = parse_time(time).or(self.at);
             self.found.created = self.found.created.or(self.at);
             self.found.intact += 1;
@@ -188,17 +191,30 @@ impl Reader {
             let at = words.iter().position(|word| word.trim_end_matches('.') == mark)?;
             words.get(at.checked_sub(1)?).copied()
         };
+        let dollars = |mark: &str| {
+            let cost = before(mark)?.trim_start_matches('$').parse::<f64>().ok();
+            cost.filter(|cost| cost.is_finite() && *cost >= 0.0)
+        };
+        let cost = dollars("message").map(|cost| {
+            // Both are rounded; roundings must not add up to more than half a cent.
+            let off = dollars("session").map_or(0.0, |sum| sum - self.paid - cost);
+            if off.abs() > 0.005 { (cost + off).max(0.0) } else { cost }
+        });
+        self.paid += cost.unwrap_or_default();
         let tokens = Tokens {
             input: before("sent").and_then(count).unwrap_or_default(),
             output: before("received").and_then(count).unwrap_or_default(),
-        };
-        let cost = before("message").and_then(|cost| cost.trim_start_matches('$').parse::<f64>().ok());
-        if let Some(cost) = cost.filter(|cost| cost.is_finite()) {
+            ..Tokens::default()
+        }
+        .costing(cost);
+        if let Some(cost) = cost {
             *self.found.cost.get_or_insert(0.0) += cost;
         }
-        let last = self.found.events.last_mut().map(|event| &mut event.what);
-        if let Some(What::Assistant { tokens: slot, .. }) = last {
-            *slot = Some(tokens);
+        let texts = self.found.events.iter_mut().rev().map(|event| &mut event.what);
+        let mut last = texts.skip_while(|what| matches!(what, What::Interrupted));
+        match last.next() {
+            Some(What::Assistant { tokens: slot @ None, .. }) => *slot = Some(tokens),
+            _ => self.push(What::Step { model: self.found.model.clone(), tokens }),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The neutral form: what was said and done in a session, whoever's session it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use ctx_session::Timestamp;
@@ -62,11 +62,15 @@ pub struct Transcript {
     pub cost: Option<f64>,
     pub link: Option<Link>,
     pub events: Vec<Event>,
+    /// The keys of events that the user left to say something else in their place: they happened, and count no more.
+    pub abandoned: HashSet<String>,
     /// Kinds of records that the reader does not know, and how often each occurred.
     pub unknown: BTreeMap<String, u64>,
     pub damage: Vec<Damage>,
     /// Records of the source that could be read.
     pub intact: u64,
+    /// Records that wait for one before them, which is being written: they come with the next reading.
+    pub waiting: usize,
 }
 
 /// The session that another one came from.
@@ -161,10 +165,23 @@ pub enum Finish {
     Interrupted,
 }
 
+/// What a model call cost, as the source has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
+    /// With those that the provider had cached.
     pub input: u64,
     pub output: u64,
+    pub cached: u64,
+    /// In billionths of a US dollar; 0 where the source does not say.
+    pub cost_nano_usd: u64,
+}
+
+impl Tokens {
+    pub(crate) fn costing(self, dollars: Option<f64>) -> Tokens {
+        let nano = dollars.filter(|dollars| dollars.is_finite()).map_or(0.0, |dollars| dollars * 1e9);
+        // A cast ends at the limits of the type.
+        Tokens { cost_nano_usd: nano.round() as u64, ..self }
+    }
 }
 
 /// How a tool call really ended.
@@ -209,7 +226,8 @@ impl Transcript {
                     *tokens = Some(spent);
                     return;
                 }
-                What::ToolCall { .. } | What::ToolResult { .. } | What::Reasoning { .. } => {}
+                What::ToolCall { .. } | What::Reasoning { .. } => {}
+                // What a tool gave is for the next call.
                 _ => break,
             }
         }

@@ -185,6 +185,8 @@ impl<'f> Reader<'f> {
         let spent = Tokens {
             input: number(message, "/tokens/input"),
             output: number(message, "/tokens/output").saturating_add(number(message, "/tokens/thoughts")),
+            cached: number(message, "/tokens/cached"),
+            cost_nano_usd: 0,
         };
         let tokens = (spent != Tokens::default()).then_some(spent);
         let calls = message.get("toolCalls").and_then(Value::as_array);

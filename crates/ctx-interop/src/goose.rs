@@ -62,11 +62,13 @@ pub fn read(session: &Session, rows: &[Row], file: &str) -> Transcript {
         }
     }
     // Tokens are counted for the session as a whole. They stand with the first answer, which a session that grows keeps: with the
-    // last they would be counted again with every new one.
+    // last they would be counted again with every new one. What they grow by is added to it.
     let spent = Tokens {
         input: session.input_tokens.unwrap_or_default(),
         output: session.output_tokens.unwrap_or_default(),
-    };
+        ..Tokens::default()
+    }
+    .costing(session.cost);
     let first = found.events.iter_mut().find_map(|event| match &mut event.what {
         What::Assistant { tokens, .. } => Some(tokens),
         _ => None,

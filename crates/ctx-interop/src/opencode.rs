@@ -181,12 +181,17 @@ fn message(
 }
 
 fn spend(found: &mut Transcript, row: &Row, at: Option<Timestamp>, data: &Value, first: usize) {
-    let cache = number(data, "/tokens/cache/read").saturating_add(number(data, "/tokens/cache/write"));
+    let cached = number(data, "/tokens/cache/read");
+    let cache = cached.saturating_add(number(data, "/tokens/cache/write"));
+    let cost = data.get("cost").and_then(Value::as_f64).filter(|cost| *cost > 0.0);
     let spent = Tokens {
         input: number(data, "/tokens/input").saturating_add(cache),
         output: number(data, "/tokens/output").saturating_add(number(data, "/tokens/reasoning")),
-    };
-    if let Some(cost) = data.get("cost").and_then(Value::as_f64).filter(|cost| *cost > 0.0) {
+        cached,
+        cost_nano_usd: 0,
+    }
+    .costing(cost);
+    if let Some(cost) = cost {
         *found.cost.get_or_insert(0.0) += cost;
     }
     if spent == Tokens::default() {

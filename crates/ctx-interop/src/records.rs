@@ -11,6 +11,7 @@ use ctx_session::record::{
     Failed, FinishReason, ReasoningFinished, RunCreated, RunFinished, RunKind, RunWishes, Strategy,
     SystemNote, ToolFinished, ToolStarted, ToolStatus, Usage, User,
 };
+use ctx_session::rules::UNKNOWN_CALL;
 use ctx_session::{Code, Timestamp};
 use sha2::{Digest, Sha256};
 
@@ -45,8 +46,20 @@ fn ulid(time: Timestamp, words: &[&str]) -> Ulid {
     Ulid((u128::from(time.as_millis()) << 80) | random)
 }
 
-/// The records of a session, oldest first. The first record of its log is not among them.
+/// What a session becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Made {
+    /// Oldest first. The first record of the log is not among them.
+    pub records: Vec<Dated>,
+    /// The messages of them that count no more.
+    pub superseded: Vec<Ulid>,
+}
+
 pub fn records(agent: Agent, found: &Transcript) -> Vec<Dated> {
+    make(agent, found).records
+}
+
+pub fn make(agent: Agent, found: &Transcript) -> Made {
     let results: HashSet<&str> = found
         .events
         .iter()
@@ -59,6 +72,8 @@ pub fn records(agent: Agent, found: &Transcript) -> Vec<Dated> {
         agent: agent.name(),
         native_id: &found.native_id,
         results,
+        created: found.created.unwrap_or_default(),
+        last: found.created.unwrap_or_default(),
         now: found.created.unwrap_or_default(),
         used: HashMap::new(),
         made: Vec::new(),
@@ -70,16 +85,24 @@ pub fn records(agent: Agent, found: &Transcript) -> Vec<Dated> {
         end: End::Done,
         calls: HashMap::new(),
         said: Vec::new(),
+        superseded: Vec::new(),
         model: String::new(),
     };
     let mut users = found.events.iter().filter(|event| matches!(event.what, What::User { .. })).peekable();
     maker.run = maker.run_of(users.peek().copied());
     for event in &found.events {
         maker.now = event.at.unwrap_or(maker.now);
+        let before = maker.said.len();
         maker.event(event);
+        if !matches!(event.what, What::Injected { .. }) {
+            maker.last = maker.now;
+        }
+        if found.abandoned.contains(&event.key) {
+            maker.superseded.extend(maker.said.get(before..).unwrap_or_default());
+        }
     }
     maker.end_run(false);
-    maker.made
+    Made { records: maker.made, superseded: maker.superseded }
 }
 
 struct Maker<'t> {
@@ -87,6 +110,9 @@ struct Maker<'t> {
     native_id: &'t str,
     /// The calls that have a result anywhere.
     results: HashSet<&'t str>,
+    created: Timestamp,
+    /// When the last thing was done or said that the program did not add by itself: a run that ends ends then.
+    last: Timestamp,
     now: Timestamp,
     /// How often a key was used: some sources use an id twice.
     used: HashMap<String, u32>,
@@ -101,6 +127,7 @@ struct Maker<'t> {
     calls: HashMap<String, (CallId, Timestamp)>,
     /// Every message until now, for a compaction.
     said: Vec<Ulid>,
+    superseded: Vec<Ulid>,
     model: String,
 }
 
@@ -115,7 +142,9 @@ impl<'t> Maker<'t> {
         let count = self.used.entry(format!("{kind}/{key}")).or_default();
         *count += 1;
         let nth = count.to_string();
-        ulid(self.now, &[self.agent, self.native_id, kind, key, &nth])
+        // Sources repeat a count of tokens later: it is the same, whichever of them can be read.
+        let time = if kind == "step" { self.created } else { self.now };
+        ulid(time, &[self.agent, self.native_id, kind, key, &nth])
     }
 
     fn run_of(&mut self, user: Option<&Event>) -> RunId {
@@ -188,7 +217,7 @@ impl<'t> Maker<'t> {
             What::ToolResult { id, verdict, output, diff } => {
                 // Damage may have taken the call.
                 if !self.calls.contains_key(id.as_str()) {
-                    self.start_call(key, id, "unknown", serde_json::Value::Null);
+                    self.start_call(key, id, UNKNOWN_CALL, serde_json::Value::Null);
                 }
                 let status = match verdict {
                     Verdict::Success => ToolStatus::Ok,
@@ -230,8 +259,12 @@ impl<'t> Maker<'t> {
             self.model = model.to_owned();
         }
         self.steps = self.steps.saturating_add(1);
-        let usage =
-            tokens.map(|tokens| Usage { input: tokens.input, output: tokens.output, ..Usage::default() });
+        let usage = tokens.map(|Tokens { input, output, cached, cost_nano_usd }| Usage {
+            input,
+            output,
+            cached,
+            cost_nano_usd,
+        });
         self.spent = self.spent.plus(usage.unwrap_or_default());
         let (model, step) = (self.model.clone(), self.steps);
         self.push(AssistantStarted { turn_id, message_id, model, step, caller: None });
@@ -309,8 +342,14 @@ impl<'t> Maker<'t> {
         }));
     }
 
-    /// Ends the run. Where another follows, a call without a result will never have one.
+    /// Ends the run, when the last of it happened. Where another follows, a call without a result will never have one.
     fn end_run(&mut self, another_follows: bool) {
+        let now = std::mem::replace(&mut self.now, self.last);
+        self.push_end(another_follows);
+        self.now = now;
+    }
+
+    fn push_end(&mut self, another_follows: bool) {
         if another_follows {
             let mut open: Vec<_> = std::mem::take(&mut self.calls)
                 .into_iter()

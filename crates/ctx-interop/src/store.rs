@@ -28,6 +28,8 @@ const FORKS_MAX: usize = 32;
 const TAIL_WAIT: Duration = Duration::from_millis(100);
 /// A file that was not written to for so long is not being written to.
 const AT_REST: Duration = Duration::from_secs(2);
+/// Within so long a program writes all of what belongs together.
+const WRITTEN: Duration = Duration::from_secs(10);
 /// The beginning of a file, in which its first records are.
 const HEAD_BYTES: u64 = 256 * 1024;
 
@@ -324,7 +326,7 @@ impl Store {
             }
             (Place::Tree(root), _) => read_tree(root, &entry.path, self.now),
             (Place::Subagent { session, call }, _) => {
-                let mut found = claude::read(&whole(&entry.path)?, &file);
+                let mut found = read_claude(&entry.path)?;
                 found.native_id = format!("{session}/{}", agent_of(&entry.path));
                 found.link = Some(Link::SubagentOf { native_id: session.clone(), call: call.clone() });
                 Ok(found)
@@ -338,11 +340,11 @@ impl Store {
                 Ok(found)
             }
             (Place::Fork(source), _) => {
-                let mut found = claude::read(&whole(&entry.path)?, &file);
+                let mut found = read_claude(&entry.path)?;
                 found.link = found.link.or(Some(Link::ForkOf { native_id: source.clone() }));
                 Ok(found)
             }
-            (Place::File, _) => Ok(claude::read(&whole(&entry.path)?, &file)),
+            (Place::File, _) => read_claude(&entry.path),
         }
     }
 
@@ -394,13 +396,21 @@ fn whole(path: &Path) -> io::Result<Vec<u8>> {
     let is_cut = |bytes: &[u8]| {
         !bytes.is_empty() && !bytes.ends_with(b"\n") && path.extension().is_some_and(|e| e == "jsonl")
     };
-    let changed = fs::metadata(path).and_then(|metadata| metadata.modified())?;
-    let is_at_rest = changed.elapsed().is_ok_and(|age| age > AT_REST);
-    if !is_cut(&bytes) || is_at_rest {
+    if !is_cut(&bytes) || !changed_within(path, AT_REST)? {
         return Ok(bytes);
     }
     std::thread::sleep(TAIL_WAIT);
     fs::read(path)
+}
+
+fn changed_within(path: &Path, time: Duration) -> io::Result<bool> {
+    let changed = fs::metadata(path).and_then(|metadata| metadata.modified())?;
+    Ok(changed.elapsed().map_or(true, |age| age <= time))
+}
+
+fn read_claude(path: &Path) -> io::Result<Transcript> {
+    let is_written = changed_within(path, WRITTEN)?;
+    Ok(claude::read_some(&whole(path)?, &path.display().to_string(), is_written))
 }
 
 fn head(path: &Path) -> Vec<u8> {

@@ -352,7 +352,7 @@ impl Session {
                 }
             }
             RunBody::Finished(end) => {
-                if let Some(run) = self.open_run(end.turn_id) {
+                if let Some(run) = self.growing_run(end.turn_id) {
                     run.finish_reason = end.finish_reason;
                 }
                 self.end_run(end.turn_id, RunState::Done, record);
@@ -373,18 +373,18 @@ impl Session {
             // The steps of a subagent are its own; what it costs is part of what the run costs.
             MessageBody::AssistantStarted(started) if started.caller.is_some() => {}
             MessageBody::AssistantFinished(message) if message.caller.is_some() => {
-                if let Some(run) = self.open_run(message.turn_id) {
+                if let Some(run) = self.growing_run(message.turn_id) {
                     run.usage = run.usage.plus(message.usage.unwrap_or_default());
                 }
             }
             MessageBody::AssistantStarted(started) => {
-                if let Some(run) = self.open_run(started.turn_id) {
+                if let Some(run) = self.growing_run(started.turn_id) {
                     run.steps = run.steps.saturating_add(1);
                     run.answered = false;
                 }
             }
             MessageBody::AssistantFinished(message) => {
-                if let Some(run) = self.open_run(message.turn_id) {
+                if let Some(run) = self.growing_run(message.turn_id) {
                     run.usage = run.usage.plus(message.usage.unwrap_or_default());
                     run.answered = match message.finish_reason {
                         FinishReason::Stop | FinishReason::Length => true,
@@ -506,11 +506,18 @@ impl Session {
         (!run.state.is_over()).then_some(run)
     }
 
-    /// The first end wins.
+    /// A run that more may come of: an open one, or any of an imported session, whose source may go on with it.
+    fn growing_run(&mut self, id: RunId) -> Option<&mut Run> {
+        let is_imported = self.overview.meta.origin.is_some();
+        let run = self.runs.get_mut(*self.run_at.get(&id)?)?;
+        (is_imported || !run.state.is_over()).then_some(run)
+    }
+
+    /// The first end wins; in an imported session the last, which its source came to know later.
     fn end_run(&mut self, id: RunId, state: RunState, record: &Record) {
         self.open_tools.retain(|_, tool| tool.run != id);
         self.pending.retain(|tool| tool.turn_id != id);
-        if let Some(run) = self.open_run(id) {
+        if let Some(run) = self.growing_run(id) {
             run.state = state;
             run.end_seq = Some(record.seq);
             run.completed_at = Some(record.time);

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::{Code, Limits, Name, Refusal};
 
 use super::{Thing, replace};
@@ -49,6 +50,10 @@ pub fn new_agent(
     files: &[(String, String)],
     limits: &Limits,
 ) -> Result<(), Refusal> {
+    if IMPORT_AGENTS.contains(&name.as_str()) {
+        let why = format!("`{name}` is the agent of imported sessions; give the new one another name");
+        return Err(Refusal::invalid("name", why));
+    }
     let thing = Thing::Agent(name.clone());
     let dir = root.join(thing.control_dir());
     if dir.symlink_metadata().is_ok() {
@@ -216,6 +221,12 @@ mod tests {
         assert!(!root.join("agent/helper.d").exists());
         new_agent(&root, &name, &[file("model", "main\n")], &limits).unwrap();
         assert_eq!(new_agent(&root, &name, &[], &limits).unwrap_err().code, Code::Eexist);
+        for of_imports in IMPORT_AGENTS {
+            let name = Name::new(of_imports).unwrap();
+            let refusal = new_agent(&root, &name, &[file("model", "main\n")], &limits).unwrap_err();
+            assert_eq!(refusal.code, Code::Einval);
+            assert!(!root.join(format!("agent/{name}.d")).exists());
+        }
         remove_agent(&root, &name).unwrap();
         assert!(!root.join("agent/helper.d").exists());
         assert_eq!(remove_agent(&root, &name).unwrap_err().code, Code::Enoent);

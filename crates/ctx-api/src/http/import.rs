@@ -28,6 +28,12 @@ pub struct ImportBatch {
     /// Records as `docs/records.md` has them, each with its `time`.
     #[schema(value_type = Vec<Object>)]
     pub records: Vec<Box<RawValue>>,
+    /// Messages that count no more: the user left them to say something else in their place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub superseded: Vec<String>,
+    /// Nothing changes; the answer says how many records would be added.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// What came of a batch.

@@ -22,8 +22,8 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// Add records of another agent's session
 ///
-/// The session is made where it is not there. Records that are there are left out, so that a batch may be sent again. Output of
-/// tools is redacted.
+/// The session is made where it is not there. Records that are there are left out, so that a batch may be sent again. A later
+/// end of a run counts instead of the earlier, and what a model call cost besides is added. Output of tools is redacted.
 #[utoipa::path(post, path = "/imports", tag = "imports", request_body = ImportBatch,
     responses((status = 200, body = ImportDone)))]
 pub(super) async fn add(
@@ -58,6 +58,13 @@ fn import_of(body: &[u8]) -> Result<NewImport, Refusal> {
         created_at: time_of(&batch.created_at)?,
         origin: batch.origin,
         records: records.collect::<Result<_, _>>()?,
+        superseded: batch
+            .superseded
+            .iter()
+            .map(|id| id.parse())
+            .collect::<Result<_, _>>()
+            .map_err(bad("superseded"))?,
+        is_dry: batch.dry_run,
     })
 }
 
@@ -101,6 +108,8 @@ fn redacted(text: &str, secrets: &Arc<Secrets>) -> String {
 }
 
 /// The caller's imported sessions
+///
+/// The answer comes when the index has all of them, so that a search and counts that are asked for next have them too.
 #[utoipa::path(get, path = "/imports", tag = "imports", responses((status = 200, body = List<ImportedSession>)))]
 pub(super) async fn list(State(api): State<Api>, Who(caller): Who) -> Answer<Json<List<ImportedSession>>> {
     let shown = |(summary, imports): (Arc<ctx_engine::Summary>, Vec<ctx_session::Ulid>)| {
@@ -114,6 +123,7 @@ pub(super) async fn list(State(api): State<Api>, Who(caller): Who) -> Answer<Jso
             import_id: imports.last()?.to_string(),
         })
     };
+    api.engine.await_index().await;
     let items = api.engine.imported(caller).await?.into_iter().filter_map(shown).collect();
     Ok(Json(List { items, next: None }))
 }

@@ -104,7 +104,10 @@ impl Driver {
             self.tell_registry();
             if let Some(core) = self.core_ref() {
                 self.inner.news.tell(&core.session.meta, &records);
-                self.inner.spending.note(&core.session.meta, &records);
+                // What was imported was paid elsewhere.
+                if !is_import {
+                    self.inner.spending.note(&core.session.meta, &records);
+                }
             }
             self.live.publish(records);
             self.close_strays();

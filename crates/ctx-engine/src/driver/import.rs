@@ -1,5 +1,7 @@
 //! Bringing records of another agent's session in: what the log has is left out, and what is too large goes beside it.
 
+use std::collections::BTreeSet;
+
 use ctx_session::command::{Import, UndoImport};
 use ctx_session::record::{MessageBody, ToolBody};
 use ctx_session::rules::Known;
@@ -12,20 +14,26 @@ use crate::core::Core;
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
 impl Driver {
-    /// Adds the records that are new, and says how many those were.
-    pub(super) async fn import(&mut self, import: Import) -> Result<u64, Refusal> {
+    /// Adds the records that are new, and says how many those were; or only says how many they would be.
+    pub(super) async fn import(&mut self, import: Import, is_dry: bool) -> Result<u64, Refusal> {
         let known =
             self.imported.take().filter(|(at, _)| self.core().is_ok_and(|core| core.session.next_seq == *at));
         let bytes_max = self.inner.limits.tool_output_bytes;
+        let bytes_max = (!is_dry).then_some(bytes_max);
         let sorted =
             self.blocking(move |core| sort_out(core, import, known.map(|(_, known)| known), bytes_max));
         let (import, known) = sorted.await??;
         let added = import.records.len().saturating_add(import.restored.len());
         let added = u64::try_from(added).unwrap_or(u64::MAX);
-        if added > 0 {
+        if is_dry {
+            return Ok(added);
+        }
+        let marks = !import.superseded.is_empty() || !import.restored.is_empty();
+        if added > 0 || marks {
             self.perform(Command::Import(import), None).await?;
         }
-        self.imported = self.core().ok().map(|core| (core.session.next_seq, known));
+        // What no longer counts, or counts again, is read from the log.
+        self.imported = self.core().ok().filter(|_| !marks).map(|core| (core.session.next_seq, known));
         Ok(added)
     }
 
@@ -40,23 +48,30 @@ impl Driver {
     }
 }
 
-/// Leaves out what the log has, and puts large output beside it.
+/// Leaves out what the log has, and puts large output beside it; without a limit nothing is put anywhere.
 fn sort_out(
     core: &mut Core,
     mut import: Import,
     known: Option<Known>,
-    bytes_max: usize,
+    bytes_max: Option<usize>,
 ) -> Result<(Import, Known), Refusal> {
     let mut known = match known {
         Some(known) => known,
         None => core.known()?,
     };
     let again = known.take_undone(&import.records);
-    import.restored = again.restored.into_iter().collect();
-    import.superseded = again.superseded.into_iter().collect();
-    import.records.retain(|(_, body)| known.add(body));
-    for (_, body) in &mut import.records {
-        fit(core, body, bytes_max)?;
+    let mut left: BTreeSet<Ulid> = std::mem::take(&mut import.superseded).into_iter().collect();
+    left.extend(known.made_whole(&import.records));
+    import.restored = again.restored.difference(&left).copied().collect();
+    left = known.counting(left.into_iter()).collect();
+    left.extend(again.superseded);
+    import.superseded = left.into_iter().collect();
+    let records = std::mem::take(&mut import.records).into_iter();
+    import.records = records.filter_map(|(time, body)| Some((time, known.take(time, body)?))).collect();
+    if let Some(bytes_max) = bytes_max {
+        for (_, body) in &mut import.records {
+            fit(core, body, bytes_max)?;
+        }
     }
     Ok((import, known))
 }

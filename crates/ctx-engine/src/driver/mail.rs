@@ -56,9 +56,10 @@ pub(crate) enum Ask {
     Live {
         reply: ReplyTo<Arc<Live>>,
     },
-    /// Adds what another agent's session has besides.
+    /// Adds what another agent's session has besides, or says how much that is.
     Import {
         import: Import,
+        is_dry: bool,
         reply: ReplyTo<u64>,
     },
     /// Takes back what an import added.

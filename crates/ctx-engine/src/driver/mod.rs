@@ -222,7 +222,7 @@ impl Driver {
             Ask::Prepare { reply } => drop(reply.send(self.prepare_as_it_is().await)),
             Ask::Live { reply } => drop(reply.send(Ok(self.live.clone()))),
             Ask::Rename { reply } => drop(reply.send(self.rename().await)),
-            Ask::Import { import, reply } => drop(reply.send(self.import(import).await)),
+            Ask::Import { import, is_dry, reply } => drop(reply.send(self.import(import, is_dry).await)),
             Ask::UndoImport { import, by, reply } => {
                 drop(reply.send(self.undo_import(import, by).await));
             }

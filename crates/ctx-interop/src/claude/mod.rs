@@ -3,6 +3,7 @@
 //! Records form a tree by `parentUuid`, and lines are not in its order: a record is told after its parent. One reply of
 //! the model is several lines, one per block, with one message id. A subagent has a file of its own.
 
+mod tree;
 mod wire;
 
 use std::borrow::Cow;
@@ -11,9 +12,10 @@ use std::collections::{HashMap, HashSet};
 use ctx_session::Timestamp;
 use serde_json::Value;
 
-use crate::event::{Finish, Link, Tokens, Transcript, Verdict, What};
+use crate::event::{Event, Finish, Link, Tokens, Transcript, Verdict, What};
 use crate::json::{self, image, join, lines, number, owned, text};
 
+use tree::{abandoned, order, waiting};
 use wire::{Block, Line, Message, Usage, blocks};
 
 /// Kinds that say nothing of the conversation.
@@ -45,8 +47,13 @@ const INJECTED: [&str; 9] = [
 
 const INTERRUPTED: &str = "[Request interrupted by user";
 
-/// Reads a session's file, or a subagent's. `file` is its name in reports.
+/// Reads a session's file, or a subagent's, as a whole. `file` is its name in reports.
 pub fn read(bytes: &[u8], file: &str) -> Transcript {
+    read_some(bytes, file, false)
+}
+
+/// Reads a file; where it is being written, without the records that stand above the one that they answer.
+pub fn read_some(bytes: &[u8], file: &str, is_written: bool) -> Transcript {
     let stem = file.rsplit('/').next().and_then(|name| name.strip_suffix(".jsonl")).unwrap_or_default();
     let mut reader = Reader { file, found: Transcript::new(stem), spent: HashMap::new() };
     let mut records = Vec::new();
@@ -68,12 +75,38 @@ pub fn read(bytes: &[u8], file: &str) -> Transcript {
         }
     }
     drop(seen);
-    for at in order(&records) {
-        if let Some((number, line)) = records.get(at) {
-            reader.line(*number, line);
+    let ordered = order(&records);
+    // Where a line is damaged, it may be the one that is missing.
+    let may_wait = is_written && reader.found.damage.is_empty();
+    let waiting = if may_wait { waiting(&records, &ordered) } else { HashSet::new() };
+    reader.found.waiting = waiting.len();
+    let abandoned = abandoned(&records, &ordered, is_prompt);
+    for at in ordered.into_iter().filter(|at| !waiting.contains(at)) {
+        let Some((number, line)) = records.get(at) else { continue };
+        let before = reader.found.events.len();
+        reader.line(*number, line);
+        if abandoned.contains(&at) {
+            let keys = reader.found.events.iter().skip(before).map(|event| event.key.clone());
+            reader.found.abandoned.extend(keys);
         }
     }
     reader.found
+}
+
+/// Whether a record is what the user typed.
+fn is_prompt(line: &Line<'_>) -> bool {
+    let message = line.message.and_then(|message| serde_json::from_str::<Message<'_>>(message.get()).ok());
+    let Some(Ok(blocks)) = message.map(|message| blocks(message.content)) else { return false };
+    let says = |block: &Block<'_>| block.text.as_deref().is_some_and(|text| !is_of_program(text));
+    line.is_meta != Some(true)
+        && line.is_compact_summary != Some(true)
+        && blocks.iter().all(|block| block.kind != "tool_result")
+        && blocks.iter().any(says)
+}
+
+/// Whether a text in the user's name is the program's.
+fn is_of_program(text: &str) -> bool {
+    text.starts_with(INTERRUPTED) || INJECTED.iter().any(|mark| text.starts_with(mark))
 }
 
 /// The call of a session that a subagent worked for; none where nobody asked for it. Only the lines that name it are read.
@@ -100,40 +133,6 @@ pub fn beginning(head: &[u8]) -> Option<(Timestamp, String)> {
         }
     }
     None
-}
-
-/// The places of the records, each after its parent where that is in the file; otherwise as they are.
-fn order(records: &[(u64, Line<'_>)]) -> Vec<usize> {
-    let places = records.iter().enumerate();
-    let by_uuid: HashMap<&str, usize> =
-        places.filter_map(|(at, (_, line))| Some((line.uuid.as_deref()?, at))).collect();
-    let parent = |at: usize| {
-        let (_, line) = records.get(at)?;
-        by_uuid.get(line.parent_uuid.as_deref()?).copied()
-    };
-    let mut ordered = Vec::with_capacity(records.len());
-    let mut is_told = vec![false; records.len()];
-    let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
-    for at in 0..records.len() {
-        match parent(at) {
-            Some(before) if !is_told.get(before).copied().unwrap_or(true) => {
-                waiting.entry(before).or_default().push(at);
-            }
-            _ => {
-                let mut next = vec![at];
-                while let Some(at) = next.pop() {
-                    if let Some(told) = is_told.get_mut(at) {
-                        *told = true;
-                    }
-                    ordered.push(at);
-                    next.extend(waiting.remove(&at).unwrap_or_default().into_iter().rev());
-                }
-            }
-        }
-    }
-    // A circle of parents is damage: its records are told as they stand.
-    ordered.extend((0..records.len()).filter(|at| !is_told.get(*at).copied().unwrap_or(true)));
-    ordered
 }
 
 struct Reader<'f> {
@@ -309,6 +308,7 @@ impl Reader<'_> {
             Some("max_tokens") => Finish::Length,
             _ => Finish::Stop,
         };
+        let first = self.found.events.len();
         for (nth, block) in blocks.into_iter().enumerate() {
             let key = format!("{key}/{nth}");
             let what = match &*block.kind {
@@ -323,6 +323,11 @@ impl Reader<'_> {
                     name: block.name.unwrap_or_default().into_owned(),
                     input: block.input.unwrap_or(Value::Null),
                 },
+                // Tools of the provider give their results within the answer.
+                kind if kind.ends_with("tool_result") => match served(block) {
+                    Some(result) => result,
+                    None => continue,
+                },
                 other => {
                     self.found.note_unknown(format!("assistant/{other}"));
                     continue;
@@ -336,30 +341,33 @@ impl Reader<'_> {
         }
         let usage = message.usage.and_then(|usage| serde_json::from_str(usage.get()).ok());
         if let (Some(id), Some(usage)) = (message.id, usage) {
-            self.spend(&id, at, usage);
+            self.spend(&id, at, usage, first);
         }
         Ok(())
     }
 
-    /// Counts the tokens of a message of the model once, as its last line has them.
-    fn spend(&mut self, id: &str, at: Option<Timestamp>, usage: Usage) {
-        let cached =
-            usage.cache_read_input_tokens.unwrap_or(0) + usage.cache_creation_input_tokens.unwrap_or(0);
-        let spent = Tokens { input: usage.input_tokens.saturating_add(cached), output: usage.output_tokens };
+    /// Counts the tokens of a message of the model once, as its last line has them. They stand with its text, where its first line
+    /// has one; `first` is what the line has told first.
+    fn spend(&mut self, id: &str, at: Option<Timestamp>, usage: Usage, first: usize) {
+        let cached = usage.cache_read_input_tokens.unwrap_or(0);
+        let written = usage.cache_creation_input_tokens.unwrap_or(0);
+        let input = usage.input_tokens.saturating_add(cached).saturating_add(written);
+        let spent = Tokens { input, output: usage.output_tokens, cached, cost_nano_usd: 0 };
         let old = self.spent.get(id).and_then(|at| self.found.events.get_mut(*at));
         match old.map(|event| &mut event.what) {
             Some(What::Assistant { tokens, .. }) => *tokens = Some(spent),
             Some(What::Step { tokens, .. }) => *tokens = spent,
             _ => {
-                let key = format!("u:{id}");
-                let before = self.found.events.len();
-                self.found.spend(key, at, spent);
-                let place = if self.found.events.len() > before {
-                    before
-                } else {
-                    let is_text = |what: &What| matches!(what, What::Assistant { tokens: Some(_), .. });
-                    self.found.events.iter().rposition(|event| is_text(&event.what)).unwrap_or(before)
-                };
+                let is_text = |event: &Event| matches!(event.what, What::Assistant { tokens: None, .. });
+                let text = self.found.events.iter().skip(first).position(is_text).map(|nth| first + nth);
+                let place = text.unwrap_or(self.found.events.len());
+                match self.found.events.get_mut(place).map(|event| &mut event.what) {
+                    Some(What::Assistant { tokens, .. }) => *tokens = Some(spent),
+                    _ => {
+                        let model = self.found.model.clone();
+                        self.found.push(format!("u:{id}"), at, What::Step { model, tokens: spent });
+                    }
+                }
                 self.spent.insert(id.to_owned(), place);
             }
         }
@@ -398,6 +406,25 @@ impl Reader<'_> {
         }
         Ok(())
     }
+}
+
+/// What a tool of the provider gave: pages by title and address, texts, or why there is nothing.
+fn served(block: Block<'_>) -> Option<What> {
+    let id = block.tool_use_id?.into_owned();
+    let content = block.content.unwrap_or(Value::Null);
+    let failed = text(&content, "/type").is_some_and(|kind| kind.ends_with("_error"));
+    let piece = |part: &Value| {
+        let lines = ["/text", "/title", "/url"].into_iter().filter_map(|field| text(part, field));
+        let said = join(lines.map(Cow::Borrowed));
+        Cow::Owned(if said.is_empty() { part.to_string() } else { said })
+    };
+    let output = match &content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => join(parts.iter().map(piece)),
+        other => owned(other, "/error_code").unwrap_or_else(|| other.to_string()),
+    };
+    let verdict = if failed || block.is_error == Some(true) { Verdict::Failure } else { Verdict::Success };
+    Some(What::ToolResult { id, verdict, output, diff: None })
 }
 
 /// The hunks of an edit as a diff.

@@ -1,7 +1,8 @@
 //! Every session that a real program wrote is read as its `expected.json` says.
 
-use crate::support::{answers, cases, own, read_all, users};
+use crate::support::{answers, cases, fixtures, own, read_all, users};
 use ctx_interop::{Agent, Finish, Link, Transcript, Verdict, What};
+use ctx_session::record::{Body, MessageBody};
 use serde_json::Value;
 
 fn strings<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
@@ -289,4 +290,70 @@ fn shapes_that_no_fixture_has_are_read_too() {
     let line = r#"{"type":"assistant","uuid":"a","message":{"id":"m","role":"assistant","model":"claude","usage":{"input_tokens":"many"},"content":[{"type":"text","text":"yes"}]}}"#;
     let found = ctx_interop::claude::read(line.as_bytes(), "a.jsonl");
     assert_eq!((found.damage.len(), found.messages()), (0, 1));
+}
+
+/// What all model calls of a session cost.
+fn spent(found: &Transcript) -> ctx_session::record::Usage {
+    let records = ctx_interop::records::records(Agent::Codex, found);
+    let usage = records.into_iter().filter_map(|made| match made.body {
+        Body::Message(MessageBody::AssistantFinished(done)) => done.usage,
+        _ => None,
+    });
+    usage.fold(ctx_session::record::Usage::default(), |sum, usage| sum.plus(usage))
+}
+
+#[test]
+fn tokens_are_those_that_the_source_counted() {
+    // What Codex says itself, with the last count of each file.
+    for name in ["codex/tools", "codex-0.50/tools", "codex-0.50/unicode", "codex-0.50/interrupted-sigint"] {
+        let (found, _) = case(Agent::Codex, name);
+        let path = &crate::support::list(Agent::Codex, &fixtures().join(name).join("files")).entries[0].path;
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut totals = text.lines().filter_map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            line.pointer("/payload/info/total_token_usage").filter(|total| total.is_object()).cloned()
+        });
+        let total = totals.next_back().unwrap();
+        let of = |name: &str| total[name].as_u64().unwrap();
+        let usage = spent(&found[0]);
+        assert_eq!(
+            (usage.input, usage.output, usage.cached),
+            (of("input_tokens"), of("output_tokens"), of("cached_input_tokens")),
+            "{name}"
+        );
+    }
+    let (found, _) = case(Agent::Aider, "aider/large");
+    let cost = spent(&found[0]).cost_nano_usd;
+    assert!((1_820_000_000..1_840_000_000).contains(&cost), "{cost}: the session says $1.83");
+    let line = concat!(
+        r#"{"type":"assistant","uuid":"a","message":{"id":"m","role":"assistant","model":"claude","usage":{"input_tokens":100,"output_tokens":7,"#,
+        r#""cache_read_input_tokens":5000,"cache_creation_input_tokens":300},"content":[{"type":"text","text":"yes"}]}}"#
+    );
+    let usage = spent(&ctx_interop::claude::read(line.as_bytes(), "a.jsonl"));
+    assert_eq!((usage.input, usage.cached, usage.output), (5400, 5000, 7), "as for our own calls");
+}
+
+#[test]
+fn tools_of_the_provider_have_their_results() {
+    let line = concat!(
+        r#"{"type":"assistant","uuid":"a","message":{"id":"m","role":"assistant","model":"claude","content":["#,
+        r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"tides"}},"#,
+        r#"{"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"web_search_result","title":"Tides","url":"https://example.org/"}]},"#,
+        r#"{"type":"server_tool_use","id":"s2","name":"web_search","input":{}},"#,
+        r#"{"type":"web_search_tool_result","tool_use_id":"s2","content":{"type":"web_search_tool_result_error","error_code":"max_uses_exceeded"}},"#,
+        r#"{"type":"text","text":"found"}]}}"#
+    );
+    let found = ctx_interop::claude::read(line.as_bytes(), "a.jsonl");
+    assert!(found.unknown.is_empty(), "{:?}", found.unknown);
+    let results = found.events.iter().filter_map(|event| match &event.what {
+        What::ToolResult { id, verdict, output, .. } => Some((id.as_str(), *verdict, output.as_str())),
+        _ => None,
+    });
+    assert_eq!(
+        results.collect::<Vec<_>>(),
+        [
+            ("s1", Verdict::Success, "Tides\nhttps://example.org/"),
+            ("s2", Verdict::Failure, "max_uses_exceeded")
+        ]
+    );
 }

@@ -1,9 +1,13 @@
 //! A source that grows: what was read before is read again as it was, and the new follows.
 
 use crate::support::{fixtures, read_all};
-use ctx_interop::records::{Dated, records, session_id};
-use ctx_interop::{Agent, Event, What, claude, codex, goose, opencode};
-use ctx_session::record::Body;
+use ctx_interop::records::{Dated, make, records, session_id};
+use ctx_interop::{Agent, Event, Transcript, What, claude, codex, goose, opencode};
+use ctx_session::conversation::{Conversation, Part};
+use ctx_session::record::{Body, Imported, MessageBody, RunBody, Scope, SessionBody, Usage};
+use ctx_session::rules::Known;
+use ctx_session::session::RunState;
+use ctx_session::{Record, Session, Timestamp, Ulid};
 use serde_json::{Value, json};
 
 /// What identifies a record.
@@ -213,4 +217,218 @@ fn a_file_that_is_written_to_meanwhile_is_read_up_to_a_whole_record() {
     }
     writer.join().unwrap();
     assert_eq!(last, whole.events.len());
+}
+
+/// A session to which readings of a source were brought, one after the other.
+struct Log {
+    known: Known,
+    session: Session,
+    conversation: Conversation,
+    seq: u64,
+    usage: Usage,
+    /// Records that say that a run was cancelled or failed.
+    bad_ends: usize,
+}
+
+/// How a run ended, and what it cost.
+type Ends = Vec<(RunState, Usage)>;
+
+impl Log {
+    fn new(agent: Agent, first: &Transcript) -> Log {
+        let meta = json!({
+            "session_id": session_id(agent, first), "name": "a", "scope": Scope::Private, "owner": 1000,
+            "agent": "codex", "project": "default", "cwd": "/w", "model": "m", "app": "test", "origin": {}
+        });
+        let meta = serde_json::from_value(meta).unwrap();
+        let session = Session::new(meta, 0, first.created.unwrap_or_default());
+        let (known, conversation, usage) = (Known::default(), Conversation::default(), Usage::default());
+        Log { known, session, conversation, seq: 1, usage, bad_ends: 0 }
+    }
+
+    /// How many records were new.
+    fn import(&mut self, agent: Agent, found: &Transcript) -> usize {
+        let made = make(agent, found);
+        let records: Vec<_> = made.records.into_iter().map(|made| (made.time, made.body)).collect();
+        let left = made.superseded.into_iter().chain(self.known.made_whole(&records));
+        let superseded: Vec<Ulid> = self.known.counting(left).collect();
+        let new = records.into_iter().filter_map(|(time, body)| Some((time, self.known.take(time, body)?)));
+        let mut new: Vec<(Timestamp, Body)> = new.collect();
+        let added = new.len();
+        if !superseded.is_empty() {
+            let (import_id, at) = (Ulid(1), Timestamp::default());
+            let by = Imported { import_id, by: 0, records: 0, at, restored: Vec::new(), superseded };
+            let by = Body::Session(SessionBody::Imported(by));
+            self.known.add(at, &by);
+            new.push((at, by));
+        }
+        for (time, body) in new {
+            if let Body::Message(MessageBody::AssistantFinished(done)) = &body {
+                self.usage = self.usage.plus(done.usage.unwrap_or_default());
+            }
+            let is_bad = matches!(body, Body::Run(RunBody::Cancelled(_) | RunBody::Failed(_)));
+            self.bad_ends += usize::from(is_bad);
+            let record = Record { seq: self.seq, time, body };
+            self.seq += 1;
+            self.session.apply(&record);
+            self.conversation.apply(&record);
+        }
+        added
+    }
+
+    fn said(&self) -> Vec<(Ulid, Vec<Part>)> {
+        let messages = self.conversation.messages(&self.session.ledger);
+        messages.iter().map(|message| (message.id, message.content.clone())).collect()
+    }
+
+    fn ends(&self) -> Ends {
+        self.session.runs().map(|run| (run.state.clone(), run.usage)).collect()
+    }
+}
+
+/// The sessions of a case that are one file each, with their bytes.
+fn files(agent: Agent, case: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+    let store = crate::support::list(agent, &case.join("files"));
+    let of = |path: &std::path::Path| (path.display().to_string(), std::fs::read(path).unwrap());
+    store.entries.iter().map(|entry| of(&entry.path)).collect()
+}
+
+#[test]
+fn a_source_that_is_imported_while_it_grows_comes_to_what_it_is_as_a_whole() {
+    for (agent, label, case, _) in crate::support::cases() {
+        if label.ends_with("/large") || label == "codex/forked" {
+            continue;
+        }
+        for (name, bytes) in files(agent, &case) {
+            let read = |bytes: &[u8]| match agent {
+                Agent::Codex => codex::read(bytes, &name).0,
+                Agent::Claude => claude::read_some(bytes, &name, true),
+                Agent::Gemini if name.ends_with("l") => ctx_interop::gemini::read_log(bytes, &name),
+                Agent::Aider => ctx_interop::aider::read(bytes, None, &name),
+                _ => Transcript::default(),
+            };
+            let whole = read(&bytes);
+            let mut at_once = Log::new(agent, &whole);
+            at_once.import(agent, &whole);
+            let ends = ends_of_writes(agent, &bytes);
+            for step in [1, 3, 7] {
+                let mut grown = Log::new(agent, &whole);
+                for end in ends.iter().step_by(step) {
+                    let part = read(&bytes[..=*end]);
+                    // Before its first record has come, it is nobody's.
+                    if part.native_id == whole.native_id && part.created == whole.created {
+                        grown.import(agent, &part);
+                    }
+                }
+                grown.import(agent, &whole);
+                assert_eq!(grown.ends(), at_once.ends(), "{label}, {step} lines at a time");
+                assert_eq!(grown.usage, at_once.usage, "{label}, {step} lines at a time");
+                assert_eq!(grown.said(), at_once.said(), "{label}, {step} lines at a time");
+                assert_eq!(grown.import(agent, &whole), 0, "{label}: once more is nothing");
+                assert_eq!(grown.bad_ends, at_once.bad_ends, "{label}: an end that stays comes once");
+            }
+        }
+    }
+}
+
+/// Where an agent has written something whole: a line, or of Aider, which writes a reply at once, a notice after it.
+fn ends_of_writes(agent: Agent, bytes: &[u8]) -> Vec<usize> {
+    let mut end = 0;
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        end += line.len();
+        (line, end - 1)
+    });
+    lines
+        .filter(|(line, _)| agent != Agent::Aider || (line.starts_with(b"> ") && line.ends_with(b"  \n")))
+        .map(|(_, end)| end)
+        .collect()
+}
+
+#[test]
+fn what_was_damaged_and_is_whole_again_is_there_once() {
+    for (agent, case) in [
+        (Agent::Codex, "codex/tools"),
+        (Agent::Codex, "codex-0.50/tools"),
+        (Agent::Claude, "claude/tools"),
+        (Agent::Claude, "claude/unicode"),
+    ] {
+        let (name, bytes) = files(agent, &fixtures().join(case)).remove(0);
+        let read = |bytes: &[u8]| match agent {
+            Agent::Codex => codex::read(bytes, &name).0,
+            _ => claude::read(bytes, &name),
+        };
+        let whole = read(&bytes);
+        let mut intact = Log::new(agent, &whole);
+        intact.import(agent, &whole);
+        let sorted = |log: &Log| {
+            let mut said =
+                log.said().into_iter().map(|(id, part)| format!("{id} {part:?}")).collect::<Vec<_>>();
+            said.sort();
+            said
+        };
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        for bad in 1..lines.len() {
+            let mut damaged = lines.clone();
+            damaged[bad] = b"{\"damaged\n";
+            let damaged = read(&damaged.concat());
+            for readings in [[&damaged, &whole], [&whole, &damaged]] {
+                let mut log = Log::new(agent, &whole);
+                readings.iter().for_each(|found| assert!(log.import(agent, found) < 1_000));
+                assert_eq!(sorted(&log), sorted(&intact), "{case}: line {}", bad + 1);
+                // Tokens stand with the text of their call; where that cannot be read, for themselves.
+                if !String::from_utf8_lossy(lines[bad]).contains("assistant") {
+                    assert_eq!(log.usage, intact.usage, "{case}: line {}", bad + 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_prompt_that_was_typed_anew_leaves_what_came_of_the_first() {
+    let line = |kind: &str, uuid: &str, parent: &str, content: Value| {
+        let time = format!("2026-11-15T06:00:0{}.000Z", uuid.len());
+        let parent = (!parent.is_empty()).then_some(parent);
+        let message = json!({ "id": format!("m{uuid}"), "role": kind, "content": content });
+        json!({ "type": kind, "uuid": uuid, "parentUuid": parent, "timestamp": time, "message": message,
+            "sessionId": "11111111-2222-4333-8444-555555555555" })
+        .to_string()
+            + "\n"
+    };
+    let text = |text: &str| json!([{ "type": "text", "text": text }]);
+    let call = |id: &str| json!([{ "type": "tool_use", "id": id, "name": "Bash", "input": {} }]);
+    let result = |id: &str| json!([{ "type": "tool_result", "tool_use_id": id, "content": id }]);
+    // Two calls at once are a fork of the tree too, but nobody left one of them.
+    let first = [
+        line("user", "a", "", json!("one")),
+        line("assistant", "bb", "a", call("c1")),
+        line("assistant", "ccc", "bb", call("c2")),
+        line("user", "dddd", "bb", result("c1")),
+        line("user", "eeeee", "ccc", result("c2")),
+        line("assistant", "ffffff", "eeeee", text("first")),
+        line("user", "ggggggg", "ffffff", json!("twoo")),
+        line("assistant", "hhhhhhhh", "ggggggg", text("abandoned")),
+    ]
+    .concat();
+    let anew = line("user", "iiiiiiiii", "ffffff", json!("two"))
+        + &line("assistant", "j", "iiiiiiiii", text("second"));
+    let read = |text: &str| claude::read(text.as_bytes(), "s.jsonl");
+    let whole = read(&(first.clone() + &anew));
+    let texts = |log: &Log| {
+        let said = log.said().into_iter().flat_map(|(_, parts)| parts);
+        let texts = said.filter_map(|part| match part {
+            Part::Text { text } => Some(text),
+            Part::ToolResult { text, .. } => Some(text),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>()
+    };
+    let mut at_once = Log::new(Agent::Claude, &whole);
+    at_once.import(Agent::Claude, &whole);
+    assert_eq!(texts(&at_once), ["one", "c1", "c2", "first", "two", "second"]);
+    let mut grown = Log::new(Agent::Claude, &whole);
+    grown.import(Agent::Claude, &read(&first));
+    assert!(texts(&grown).contains(&"abandoned".to_owned()));
+    grown.import(Agent::Claude, &whole);
+    assert_eq!(texts(&grown), texts(&at_once));
+    assert_eq!(grown.import(Agent::Claude, &whole), 0);
 }

@@ -163,6 +163,16 @@ impl Usage {
         Usd::of_nano(self.cost_nano_usd)
     }
 
+    /// By how much this is more; nothing where it is less.
+    pub fn minus(self, other: Usage) -> Usage {
+        Usage {
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+            cached: self.cached.saturating_sub(other.cached),
+            cost_nano_usd: self.cost_nano_usd.saturating_sub(other.cost_nano_usd),
+        }
+    }
+
     pub fn plus(self, other: Usage) -> Usage {
         Usage {
             input: self.input.saturating_add(other.input),

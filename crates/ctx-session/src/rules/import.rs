@@ -1,14 +1,15 @@
 //! Sessions of other agents: which records may be brought in, and when.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{answer, busy, over};
 use crate::code::Refusal;
 use crate::command::{Answer, Decision, Import, UndoImport};
-use crate::conversation::{said_id, superseded_ids};
+use crate::conversation::{restored_ids, said_id, superseded_ids};
 use crate::ids::Ulid;
 use crate::record::{
-    Body, CompactionBody, ImportUndone, Imported, MessageBody, RunBody, SessionBody, ToolBody,
+    Body, CompactionBody, ImportUndone, Imported, MessageBody, RunBody, SessionBody, ToolBody, ToolStarted,
+    Usage,
 };
 use crate::session::{Session, State};
 use crate::time::Timestamp;
@@ -18,7 +19,7 @@ pub(super) fn import(session: &Session, import: &Import, now: Timestamp) -> Resu
     if let Some((_, body)) = import.records.iter().find(|(_, body)| !may_import(body)) {
         return Err(Refusal::invalid("records", format!("a record of type {} is not imported", body.name())));
     }
-    if import.records.is_empty() && import.restored.is_empty() {
+    if import.records.is_empty() && import.restored.is_empty() && import.superseded.is_empty() {
         return Ok(answer(Answer::Ignored));
     }
     let Import { import_id, records, by, restored, superseded } = import;
@@ -80,10 +81,24 @@ pub fn may_import(body: &Body) -> bool {
     }
 }
 
+/// The name of a call of which only the result could be read.
+pub const UNKNOWN_CALL: &str = "unknown";
+
 /// The records that a log has, by what identifies them: a record of a source has the same id in every reading.
+///
+/// A source that grows may say more of what it has said before: how a run really ended, and what a model call cost. Then a
+/// later end counts instead of the earlier, and what the call cost besides is added in a record without a text.
 #[derive(Debug, Default)]
 pub struct Known {
     seen: HashSet<(&'static str, Ulid)>,
+    /// The newest end of each run, and whether more of the run came after it.
+    ends: HashMap<Ulid, (Timestamp, Body, bool)>,
+    /// What each message of the model cost, all of its records together.
+    costs: HashMap<Ulid, Usage>,
+    /// The calls by the ids that their provider gave them; true: it is known of its result alone.
+    calls: HashMap<String, (Ulid, bool)>,
+    /// Messages that do not count.
+    superseded: HashSet<Ulid>,
     /// What undone imports had brought, and what compactions among it had left out.
     undone: Marked,
 }
@@ -96,8 +111,8 @@ pub struct Marked {
 }
 
 impl Known {
-    /// Notes a record of the log. Whether it is new.
-    pub fn add(&mut self, body: &Body) -> bool {
+    /// Notes a record of the log.
+    pub fn add(&mut self, time: Timestamp, body: &Body) {
         match body {
             Body::Session(SessionBody::ImportUndone(undone)) => {
                 self.undone.superseded.extend(&undone.superseded);
@@ -106,9 +121,79 @@ impl Known {
             Body::Session(SessionBody::Imported(import)) if !import.restored.is_empty() => {
                 self.undone = Marked::default();
             }
+            Body::Message(MessageBody::AssistantFinished(done)) => {
+                let cost = self.costs.entry(done.message_id.0).or_default();
+                *cost = cost.plus(done.usage.unwrap_or_default());
+            }
+            Body::Tool(ToolBody::Started(tool)) => {
+                if let Some(id) = &tool.provider_call_id {
+                    self.calls.insert(id.clone(), (tool.call_id.0, tool.name == UNKNOWN_CALL));
+                }
+            }
             _ => {}
         }
-        identity(body).is_none_or(|id| self.seen.insert(id))
+        self.superseded.extend(superseded_ids(body));
+        for id in restored_ids(body) {
+            self.superseded.remove(id);
+        }
+        if let Some(run) = ended(body) {
+            self.ends.insert(run, (time, body.clone(), false));
+        } else if let Some((_, _, grew)) = body.run().and_then(|run| self.ends.get_mut(&run.0)) {
+            *grew = true;
+        }
+        self.seen.extend(identity(body));
+    }
+
+    /// What of a record of a source the log does not have, which is noted.
+    pub fn take(&mut self, time: Timestamp, body: Body) -> Option<Body> {
+        let new = self.news(time, body)?;
+        self.add(time, &new);
+        Some(new)
+    }
+
+    fn news(&mut self, time: Timestamp, body: Body) -> Option<Body> {
+        if let Some((known_at, known, grew)) = ended(&body).and_then(|run| self.ends.get(&run)) {
+            // Sources mark an end more than once; as long as nothing else came, it is the same.
+            let is_same =
+                if *grew { *known == body } else { without_duration(known) == without_duration(&body) };
+            return (time >= *known_at && !is_same).then_some(body);
+        }
+        let is_known = identity(&body).is_some_and(|id| self.seen.contains(&id));
+        match body {
+            Body::Message(MessageBody::AssistantFinished(mut done)) if is_known => {
+                let known = self.costs.get(&done.message_id.0).copied().unwrap_or_default();
+                let more = done.usage.unwrap_or_default().minus(known);
+                (done.text, done.usage) = (String::new(), Some(more));
+                (more != Usage::default()).then_some(Body::Message(MessageBody::AssistantFinished(done)))
+            }
+            Body::Tool(ToolBody::Started(tool)) if tool.name == UNKNOWN_CALL && self.has_other(&tool) => {
+                // The call is there; what cannot be read now was read before, and so was its result.
+                self.seen.insert(("tool_started", tool.call_id.0));
+                self.seen.insert(("tool_finished", tool.call_id.0));
+                None
+            }
+            body => (!is_known).then_some(body),
+        }
+    }
+
+    /// Those of some messages that count until now.
+    pub fn counting(&self, messages: impl Iterator<Item = Ulid>) -> impl Iterator<Item = Ulid> {
+        messages.filter(|id| !self.superseded.contains(id))
+    }
+
+    fn has_other(&self, tool: &ToolStarted) -> bool {
+        let known = tool.provider_call_id.as_ref().and_then(|id| self.calls.get(id));
+        known.is_some_and(|(call, _)| *call != tool.call_id.0)
+    }
+
+    /// The calls known of their results alone that these records have as a whole: those count instead.
+    pub fn made_whole(&self, records: &[(Timestamp, Body)]) -> Vec<Ulid> {
+        let stands_for = |(_, body): &(Timestamp, Body)| {
+            let Body::Tool(ToolBody::Started(tool)) = body else { return None };
+            let (call, is_unknown) = self.calls.get(tool.provider_call_id.as_ref()?)?;
+            (*is_unknown && *call != tool.call_id.0).then_some(*call)
+        };
+        records.iter().filter_map(stands_for).collect()
     }
 
     /// What an import of these brings back, all of it at once: the log has it, so that it only has to count again.
@@ -165,7 +250,28 @@ impl Added {
     }
 }
 
-/// What a record is of. The end of a run is one thing, however it ended.
+/// The run that a record ends.
+fn ended(body: &Body) -> Option<Ulid> {
+    match body {
+        Body::Run(RunBody::Finished(end)) => Some(end.turn_id.0),
+        Body::Run(RunBody::Cancelled(end)) => Some(end.turn_id.0),
+        Body::Run(RunBody::Failed(end)) => Some(end.turn_id.0),
+        _ => None,
+    }
+}
+
+fn without_duration(end: &Body) -> Body {
+    let mut end = end.clone();
+    match &mut end {
+        Body::Run(RunBody::Finished(end)) => end.duration_ms = 0,
+        Body::Run(RunBody::Cancelled(end)) => end.duration_ms = 0,
+        Body::Run(RunBody::Failed(end)) => end.duration_ms = 0,
+        _ => {}
+    }
+    end
+}
+
+/// What a record is of. What ends a run is told apart by the run.
 fn identity(body: &Body) -> Option<(&'static str, Ulid)> {
     let id = match body {
         Body::Message(MessageBody::User(user)) => user.message_id.0,
@@ -176,9 +282,6 @@ fn identity(body: &Body) -> Option<(&'static str, Ulid)> {
         Body::Tool(ToolBody::Started(tool)) => tool.call_id.0,
         Body::Tool(ToolBody::Finished(tool)) => tool.call_id.0,
         Body::Run(RunBody::Created(created)) => created.turn_id.0,
-        Body::Run(RunBody::Finished(end)) => return Some(("end", end.turn_id.0)),
-        Body::Run(RunBody::Cancelled(end)) => return Some(("end", end.turn_id.0)),
-        Body::Run(RunBody::Failed(end)) => return Some(("end", end.turn_id.0)),
         Body::Compaction(CompactionBody::Recorded(made)) => made.compaction_id.0,
         Body::Message(_)
         | Body::Tool(_)

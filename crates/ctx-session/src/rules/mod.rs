@@ -44,7 +44,7 @@ mod terminal;
 pub use archive::may_purge;
 pub use create::{Create, Dsl, create};
 pub use fork::Fork;
-pub use import::{Added, Known, Marked, may_import};
+pub use import::{Added, Known, Marked, UNKNOWN_CALL, may_import};
 pub use post::check_message;
 pub use retry::wishes_of_retry;
 

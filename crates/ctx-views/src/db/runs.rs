@@ -71,12 +71,15 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
     Ok(())
 }
 
+/// The run with an id, where more may come of it: an open one, or any of an imported session, whose source may go on with it.
+const GROWING_RUN: &str = "session = ?1 AND id = ?2 AND (completed_at IS NULL
+    OR (SELECT json_extract(meta, '$.origin') IS NOT NULL FROM sessions WHERE key = ?1))";
+
 fn add_usage(db: &Connection, key: i64, run: RunId, usage: Usage) -> rusqlite::Result<()> {
-    db.prepare_cached(
+    db.prepare_cached(&format!(
         "UPDATE runs SET tokens_in = tokens_in + ?3, tokens_out = tokens_out + ?4,
-           tokens_cached = tokens_cached + ?5, cost_nano = cost_nano + ?6
-         WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
-    )?
+           tokens_cached = tokens_cached + ?5, cost_nano = cost_nano + ?6 WHERE {GROWING_RUN}"
+    ))?
     .execute(params![
         key,
         run.to_string(),
@@ -88,7 +91,7 @@ fn add_usage(db: &Connection, key: i64, run: RunId, usage: Usage) -> rusqlite::R
     Ok(())
 }
 
-/// A model call: which model, when it begins, and what it cost, when it is over.
+/// A model call: which model, when it begins, and what it cost, when it is over. What is said of it later comes on top.
 fn add_call(
     db: &Connection,
     key: i64,
@@ -99,8 +102,9 @@ fn add_call(
     db.prepare_cached(
         "INSERT INTO model_calls (session, id, seq, model, created_at, tokens_in, tokens_out, tokens_cached, cost_nano)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-         ON CONFLICT (session, id) DO UPDATE SET created_at = excluded.created_at, tokens_in = excluded.tokens_in,
-           tokens_out = excluded.tokens_out, tokens_cached = excluded.tokens_cached, cost_nano = excluded.cost_nano",
+         ON CONFLICT (session, id) DO UPDATE SET created_at = excluded.created_at,
+           tokens_in = tokens_in + excluded.tokens_in, tokens_out = tokens_out + excluded.tokens_out,
+           tokens_cached = tokens_cached + excluded.tokens_cached, cost_nano = cost_nano + excluded.cost_nano",
     )?
     .execute(params![
         key,
@@ -179,12 +183,12 @@ struct End {
     duration_ms: u64,
 }
 
-/// The first end wins.
+/// The first end wins; in an imported session the last, which its source came to know later.
 fn end(db: &Connection, key: i64, run: RunId, how: End, now: i64) -> rusqlite::Result<()> {
-    db.prepare_cached(
+    db.prepare_cached(&format!(
         "UPDATE runs SET state = ?3, error = ?4, duration_ms = ?5, completed_at = ?6, finish_reason = ?7
-         WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
-    )?
+         WHERE {GROWING_RUN}"
+    ))?
     .execute(params![
         key,
         run.to_string(),

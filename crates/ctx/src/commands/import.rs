@@ -99,16 +99,18 @@ pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(
         dir: args.dir.as_deref().map(absolute).transpose()?,
     };
     let places = source::places(&agents, args.path.as_deref())?;
-    if args.dry_run {
-        let totals = import_all(&places, &wish, None, &args, &mut HashMap::new())?;
-        return totals.end(args.json, true);
-    }
     let root = root()?;
     let api = Api::new(&root);
-    let mut sender = Sender::new(&api, &root)?;
+    let mut sender = Sender::new(&api, &root, args.dry_run)?;
     let mut seen = HashMap::new();
-    let totals = import_all(&places, &wish, Some(&mut sender), &args, &mut seen)?;
+    let totals = import_all(&places, &wish, &mut sender, &args, &mut seen)?;
+    if args.dry_run {
+        return totals.end(args.json, true);
+    }
     sender.save()?;
+    if totals.added > 0 {
+        sender.await_index()?;
+    }
     if !args.follow {
         return totals.end(args.json, false);
     }
@@ -117,7 +119,7 @@ pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(
         output::pause(FOLLOW_EVERY)?;
         // Without a daemon there is nothing to keep up.
         let _: serde_json::Value = api.get("/status")?;
-        let totals = import_all(&places, &wish, Some(&mut sender), &args, &mut seen)?;
+        let totals = import_all(&places, &wish, &mut sender, &args, &mut seen)?;
         if totals.added > 0 {
             sender.save()?;
             totals.tell(args.json, false);
@@ -129,7 +131,7 @@ pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(
 fn import_all(
     places: &[(Agent, PathBuf)],
     wish: &Wish,
-    mut sender: Option<&mut Sender<'_>>,
+    sender: &mut Sender<'_>,
     args: &Args,
     seen: &mut HashMap<String, String>,
 ) -> Result<Totals, Failure> {
@@ -167,15 +169,13 @@ fn import_all(
                     continue;
                 }
             };
-            seen.insert(key.clone(), entry.mark.clone());
+            if found.waiting == 0 {
+                seen.insert(key.clone(), entry.mark.clone());
+            }
             if !wish.wants(&found) {
                 continue;
             }
-            let sent = match sender.as_deref_mut() {
-                Some(sender) => sender.send(entry, &found),
-                None => Ok(send::Sent::nothing(&found, entry)),
-            };
-            let sent = match sent {
+            let sent = match sender.send(entry, &found) {
                 Ok(sent) => sent,
                 // A session that has ended, is at work or holds too much keeps no other from coming in.
                 Err(Failure::Said { code, message, .. }) if is_of_session(code) => {

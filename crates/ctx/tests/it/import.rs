@@ -79,6 +79,12 @@ fn six_agents_histories_come_in_once_and_no_source_changes() {
     let codex = &lines[0];
     assert_eq!((codex["messages"].as_u64(), codex["tool_calls"].as_u64()), (Some(4), Some(7)));
     assert_eq!(codex["damaged"], serde_json::json!([]));
+    // What is asked of the index next has it all.
+    let stats: Value = serde_json::from_str(&daemon.ctx(&["stats", "--json"]).ok()).unwrap();
+    assert_eq!(stats["sessions"], 6, "{stats}");
+    let aider = stats["by_agent"].as_array().unwrap().iter().find(|row| row["key"] == "aider").unwrap();
+    assert_eq!(aider["cost_usd"].as_f64(), Some(0.0145), "{aider}");
+    assert_eq!(added(&import(&daemon, &home, &["--dry-run"])), 0, "nothing would come in");
     assert_eq!(added(&import(&daemon, &home, &[])), 0, "twice is once");
     assert!(contents(&home) == before, "no byte of a source changes");
     // Without what the client remembers, the daemon knows by itself what it has.
@@ -127,6 +133,27 @@ fn of_a_grown_source_exactly_the_new_records_come() {
     let distinct: std::collections::HashSet<&String> = ids.iter().collect();
     assert_eq!(ids.len(), distinct.len(), "nothing is there twice");
     assert_eq!(ids.iter().filter(|id| id.contains("tool_finished")).count(), 7);
+}
+
+#[test]
+fn a_run_that_was_imported_while_it_went_on_ends_as_it_did() {
+    let (daemon, home) = with_home(&["codex/interrupted-sigint"]);
+    let (path, bytes) =
+        contents(&home).into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "jsonl")).unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    // Before its tokens were counted, then before it was stopped.
+    for end in [12, 16, lines.len()] {
+        std::fs::write(&path, lines[..end].concat()).unwrap();
+        let plan = added(&import(&daemon, &home, &["--dry-run"]));
+        assert!(plan > 0);
+        assert_eq!(added(&import(&daemon, &home, &[])), plan);
+    }
+    assert_eq!(added(&import(&daemon, &home, &[])), 0);
+    let stats: Value = serde_json::from_str(&daemon.ctx(&["stats", "--json"]).ok()).unwrap();
+    assert_eq!(stats["runs_by_state"]["cancelled"], 1, "{stats}");
+    let tokens = |usage: &Value| ["input", "output", "cached"].map(|name| usage[name].as_u64().unwrap());
+    assert_eq!(tokens(&stats["usage"]), [937, 26, 128], "{stats}");
+    assert_eq!(tokens(&stats["by_agent"][0]), [937, 26, 128], "{stats}");
 }
 
 #[test]

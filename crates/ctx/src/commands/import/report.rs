@@ -57,6 +57,7 @@ pub struct Totals {
     sessions: u64,
     changed: u64,
     pub added: u64,
+    waiting: usize,
     unknown: BTreeMap<String, u64>,
     damage: Vec<Damage>,
 }
@@ -67,6 +68,7 @@ impl Totals {
         self.sessions += 1;
         self.changed += u64::from(sent.added > 0);
         self.added += sent.added;
+        self.waiting += found.waiting;
         for (kind, count) in &found.unknown {
             *self.unknown.entry(format!("{} {kind}", entry.agent)).or_default() += count;
         }
@@ -103,6 +105,12 @@ impl Totals {
         }
         for (kind, count) in &self.unknown {
             output::say(format_args!("{count} records of an unknown kind were passed over: {kind}"));
+        }
+        if self.waiting > 0 {
+            output::say(format_args!(
+                "{} records wait for one that is being written; they come with the next import",
+                self.waiting
+            ));
         }
         let verb = if dry { "would be" } else { "were" };
         if !as_json {

@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use std::path::PathBuf;
 
 use ctx_api::http::{ImportBatch, ImportDone, ImportedSession, List};
-use ctx_interop::records::{Dated, records, session_id};
+use ctx_interop::records::{Dated, Made, make, session_id};
 use ctx_interop::store::Entry;
 use ctx_interop::{Agent, Transcript};
 use ctx_session::{Code, SessionId, Ulid};
@@ -31,15 +31,6 @@ pub struct Sent {
     pub added: u64,
 }
 
-impl Sent {
-    /// What would come of it where nothing is there yet.
-    pub fn nothing(found: &Transcript, entry: &Entry) -> Sent {
-        let made = records(entry.agent, found);
-        let session = (!made.is_empty()).then(|| session_id(entry.agent, found));
-        Sent { session, created: false, added: made.len() as u64 }
-    }
-}
-
 /// What each session's source was like when all of it had come in, and the newest import of it then: one that was taken back
 /// is sent again.
 type Marks = BTreeMap<String, (String, String)>;
@@ -47,6 +38,8 @@ type Marks = BTreeMap<String, (String, String)>;
 pub struct Sender<'a> {
     api: &'a Api<'a>,
     import: Ulid,
+    /// Nothing is to change: the daemon only says what would.
+    is_dry: bool,
     /// The imported sessions that the daemon has, by agent and source: their ids there, which depend on the user too, and the
     /// newest import of each.
     there: HashMap<(String, String), (String, String)>,
@@ -57,7 +50,7 @@ pub struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    pub fn new(api: &'a Api<'a>, root: &Root) -> Result<Sender<'a>, Failure> {
+    pub fn new(api: &'a Api<'a>, root: &Root, is_dry: bool) -> Result<Sender<'a>, Failure> {
         let there: List<ImportedSession> = api.get("/imports")?;
         let file = xdg("XDG_STATE_HOME", ".local/state")?.join("ctx/imports.json");
         let mut all_marks: HashMap<String, Marks> = std::fs::read(&file)
@@ -68,6 +61,7 @@ impl<'a> Sender<'a> {
         Ok(Sender {
             api,
             import: fresh_id()?,
+            is_dry,
             there: there
                 .items
                 .into_iter()
@@ -92,7 +86,7 @@ impl<'a> Sender<'a> {
             let session = there.and_then(|(session, _)| session.parse().ok());
             return Ok(Sent { session, created: false, added: 0 });
         }
-        let made = records(entry.agent, found);
+        let Made { records: made, superseded } = make(entry.agent, found);
         if made.is_empty() {
             return Ok(Sent { session: None, created: false, added: 0 });
         }
@@ -100,18 +94,27 @@ impl<'a> Sender<'a> {
         // A batch is made when the one before is gone: a long session is not there as JSON as a whole.
         let mut made = made.into_iter().peekable();
         while made.peek().is_some() {
-            let batch = self.batch(entry, found, id, next_batch(&mut made)?);
+            let mut batch = self.batch(entry, found, id, next_batch(&mut made)?);
+            // When all is there.
+            if made.peek().is_none() {
+                batch.superseded = superseded.iter().map(Ulid::to_string).collect();
+            }
             let done: ImportDone = self.api.post_with("/imports", &batch)?;
             sent.session = done.session.parse().ok();
             sent.created |= done.created;
             sent.added += done.added;
+        }
+        if self.is_dry {
+            return Ok(sent);
         }
         if sent.added > 0 || !self.there.contains_key(&source) {
             let session = sent.session.unwrap_or(id).to_string();
             self.there.insert(source.clone(), (session, self.import.to_string()));
         }
         let newest = self.there.get(&source).map(|(_, newest)| newest.clone()).unwrap_or_default();
-        self.marks.insert(key, (entry.mark.clone(), newest));
+        if found.waiting == 0 {
+            self.marks.insert(key, (entry.mark.clone(), newest));
+        }
         Ok(sent)
     }
 
@@ -143,7 +146,14 @@ impl<'a> Sender<'a> {
             created_at: found.created.unwrap_or_default().to_string(),
             origin,
             records,
+            superseded: Vec::new(),
+            dry_run: self.is_dry,
         }
+    }
+
+    /// Returns when searches and counts have what was sent.
+    pub fn await_index(&self) -> Result<(), Failure> {
+        self.api.get::<List<ImportedSession>>("/imports").map(drop)
     }
 
     /// Remembers what came in.

@@ -4,6 +4,8 @@
 //! conversation does not say is taken: how commands ended, interruptions, errors and tokens. A fork of 0.166 has
 //! only its own records and points into its parent's file ([`Base`]).
 
+mod wire;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -16,60 +18,13 @@ use crate::event::{Finish, Link, Tokens, Transcript, Verdict, What};
 use crate::json::{self, image, join, lines, number, owned, text};
 use crate::outcome::{by_exit_code, exit_code_in_head};
 
+use wire::{Item, Line, parts};
+
 /// Where the history of a fork is: in the parent's records before an ordinal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
     pub thread: String,
     pub end_ordinal: u64,
-}
-
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow, default)]
-    timestamp: Option<Cow<'a, str>>,
-    ordinal: Option<u64>,
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    payload: &'a RawValue,
-}
-
-/// A `response_item`. All strings are borrowed where they have no escapes.
-#[derive(Deserialize)]
-struct Item<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    call_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    role: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    name: Option<Cow<'a, str>>,
-    /// A string of JSON, or JSON itself.
-    #[serde(borrow, default)]
-    arguments: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    summary: Option<&'a RawValue>,
-    #[serde(default)]
-    input: Option<Value>,
-    #[serde(default)]
-    action: Option<Value>,
-    #[serde(default)]
-    output: Option<Value>,
-    #[serde(borrow, default, rename = "internal_chat_message_metadata_passthrough")]
-    metadata: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Part<'a> {
-    #[serde(borrow, default)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    image_url: Option<Cow<'a, str>>,
 }
 
 /// Messages of the role `user` that the program wrote.
@@ -135,6 +90,8 @@ struct Reader<'f> {
     /// Results that did not say themselves how the call ended, by place in the events.
     undecided: Vec<(usize, String)>,
     has_usage_records: bool,
+    /// The newest sum of tokens.
+    total: Option<Value>,
     has_meta: bool,
 }
 
@@ -152,7 +109,9 @@ pub fn read_until(bytes: &[u8], file: &str, end_ordinal: u64) -> (Transcript, Op
         facts: HashMap::new(),
         names: HashMap::new(),
         undecided: Vec::new(),
-        has_usage_records: false,
+        // Where the first of them is damaged, the counts that repeat them must not stand for all.
+        has_usage_records: memchr::memmem::find(bytes, b"\"type\":\"token_usage_record\"").is_some(),
+        total: None,
         has_meta: false,
     };
     for (number, bytes) in lines(bytes) {
@@ -194,8 +153,10 @@ impl Reader<'_> {
             "event_msg" => self.event(line_number, at, payload),
             "turn_context" => serde_json::from_str(payload).map(|context| self.context(&context)),
             "token_usage_record" => serde_json::from_str::<Value>(payload).map(|record| {
-                self.has_usage_records = true;
-                self.spend(line_number, at, &record, "/usage");
+                let id = owned(&record, "/response_id").unwrap_or_else(|| format!("L{line_number}"));
+                if let Some(spent) = spent(record.pointer("/usage")) {
+                    self.found.spend(format!("u:{id}"), at, spent);
+                }
             }),
             "compacted" => serde_json::from_str::<Value>(payload).map(|record| {
                 let summary = owned(&record, "/message").unwrap_or_default();
@@ -342,9 +303,7 @@ impl Reader<'_> {
                 let message = owned(&event, "/message").unwrap_or_default();
                 self.found.push(key, at, What::Failed { message });
             }
-            "token_count" if !self.has_usage_records => {
-                self.spend(line, at, &event, "/info/last_token_usage")
-            }
+            "token_count" if !self.has_usage_records => self.count(line, at, &event),
             "token_count" => {}
             "thread_name_updated" => self.found.title = owned(&event, "/thread_name"),
             "exec_command_end" | "patch_apply_end" | "mcp_tool_call_end" => self.fact(&event, "/call_id"),
@@ -372,10 +331,22 @@ impl Reader<'_> {
         }
     }
 
-    fn spend(&mut self, line: u64, at: Option<Timestamp>, record: &Value, pointer: &str) {
-        let Some(usage) = record.pointer(pointer).filter(|usage| usage.is_object()) else { return };
-        let spent = Tokens { input: number(usage, "/input_tokens"), output: number(usage, "/output_tokens") };
-        self.found.spend(format!("u:L{line}"), at, spent);
+    /// A count of tokens is written again with other news: it is of a new call where its sum is another. It may stand before
+    /// what the call said, so that it stands for itself.
+    fn count(&mut self, line: u64, at: Option<Timestamp>, event: &Value) {
+        let total = event.pointer("/info/total_token_usage").filter(|total| total.is_object());
+        if total.is_some() && total == self.total.as_ref() {
+            return;
+        }
+        let sum = |total: &Value| {
+            format!("t{}.{}", number(total, "/input_tokens"), number(total, "/output_tokens"))
+        };
+        let id = total.map_or(format!("L{line}"), sum);
+        self.total = total.cloned().or(self.total.take());
+        if let Some(tokens) = spent(event.pointer("/info/last_token_usage")) {
+            let model = self.found.model.clone();
+            self.found.push(format!("u:{id}"), at, What::Step { model, tokens });
+        }
     }
 
     /// Settles the results that events know more of.
@@ -402,6 +373,13 @@ impl Reader<'_> {
     }
 }
 
+fn spent(usage: Option<&Value>) -> Option<Tokens> {
+    let usage = usage.filter(|usage| usage.is_object())?;
+    let of = |name: &str| number(usage, name);
+    let (input, output) = (of("/input_tokens"), of("/output_tokens"));
+    Some(Tokens { input, output, cached: of("/cached_input_tokens"), cost_nano_usd: 0 })
+}
+
 /// The changes of files as one diff.
 fn diff(changes: &Value) -> Option<String> {
     let mut whole = String::new();
@@ -419,25 +397,6 @@ fn diff(changes: &Value) -> Option<String> {
 
 fn prefixed(mark: char, content: &str) -> String {
     content.lines().map(|line| format!("{mark}{line}\n")).collect()
-}
-
-/// The parts of a message's or a summary's content; a plain string is one part.
-fn parts(content: Option<&RawValue>) -> Vec<Part<'_>> {
-    let Some(content) = content.map(RawValue::get) else { return Vec::new() };
-    if let Ok(text) = serde_json::from_str::<Cow<'_, str>>(content) {
-        return vec![Part { text: Some(text), image_url: None }];
-    }
-    if let Ok(parts) = serde_json::from_str(content) {
-        return parts;
-    }
-    // A part of another shape: what has a text is read, and the rest is named.
-    let values: Vec<Value> = serde_json::from_str(content).unwrap_or_default();
-    let part = |value: Value| {
-        let url = text(&value, "/image_url/url").or(text(&value, "/image_url")).map(str::to_owned);
-        let text = owned(&value, "/text").or(owned(&value, "/text/value")).map(Cow::Owned);
-        Part { text, image_url: url.map(Cow::Owned) }
-    };
-    values.into_iter().map(part).collect()
 }
 
 fn is_injected(text: &str, metadata: Option<&RawValue>) -> bool {
