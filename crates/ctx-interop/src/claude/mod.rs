@@ -58,7 +58,9 @@ pub fn read_some(bytes: &[u8], file: &str, is_written: bool) -> Transcript {
     let mut reader = Reader { file, found: Transcript::new(stem), spent: HashMap::new() };
     let mut records = Vec::new();
     let mut seen = HashSet::new();
+    let mut last = 0;
     for (number, bytes) in lines(bytes) {
+        last = number;
         match serde_json::from_slice::<Line<'_>>(bytes) {
             Ok(line) => {
                 reader.found.intact += 1;
@@ -76,8 +78,8 @@ pub fn read_some(bytes: &[u8], file: &str, is_written: bool) -> Transcript {
     }
     drop(seen);
     let ordered = order(&records);
-    // Where a line is damaged, it may be the one that is missing.
-    let may_wait = is_written && reader.found.damage.is_empty();
+    // Where a line is damaged, it may be the one that is missing; the last may only not be whole yet.
+    let may_wait = is_written && reader.found.damage.iter().all(|damage| damage.line == last);
     let waiting = if may_wait { waiting(&records, &ordered) } else { HashSet::new() };
     reader.found.waiting = waiting.len();
     let abandoned = abandoned(&records, &ordered, is_prompt);
