@@ -308,3 +308,15 @@ impl std::io::Write for Pieces {
         self.pieces.blocking_send(Ok(piece)).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_of_nothing_is_refused() {
+        assert_eq!(size_of(None, Some(9)).unwrap(), Size { cols: 80, rows: 9 });
+        assert_eq!(size_of(Some(0), None).unwrap_err().code, Code::Einval);
+        assert_eq!(size_of(Some(80), Some(0)).unwrap_err().code, Code::Einval);
+    }
+}
