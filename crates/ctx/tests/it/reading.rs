@@ -109,9 +109,14 @@ fn what_needs_the_daemon_says_that_it_is_down_and_how_to_start_it() {
 #[test]
 fn where_there_is_no_root_there_is_something_to_do_about_it() {
     let place = place();
-    for command in [&["ls"][..], &["latest"], &["history"], &["log", "coder"]] {
+    for command in [&["latest"][..], &["history"], &["log", "coder"], &["show"], &["search", "x"]] {
         let said = place.ctx(command).fails(1);
-        assert!(said.contains("no ctx root:") && said.contains("ctx serve"), "{command:?}: {said}");
+        assert!(said.contains("no session yet") && said.contains("ctx chat"), "{command:?}: {said}");
+    }
+    for command in [&["ls"][..], &["ls", "--needs-me"], &["ls", "-A"]] {
+        let empty = place.ctx(command);
+        assert!(empty.stderr.contains("`ctx chat` starts the first"), "{}", empty.stderr);
+        assert_eq!(empty.ok(), "");
     }
     place.ctx(&["status"]).fails(69);
     place.ctx(&["send", "hello"]).fails(69);
