@@ -12,6 +12,8 @@ use ctx_views::read::Reader;
 use crate::failure::Failure;
 
 const SYSTEM_ROOT: &str = "/ctx";
+/// Where the index is beneath the root.
+pub const INDEX: &str = ".state/index.db";
 
 /// The root as a command sees it; it may not exist yet.
 #[derive(Debug, Clone)]

@@ -124,6 +124,21 @@ fn where_there_is_no_root_there_is_something_to_do_about_it() {
 }
 
 #[test]
+fn every_listing_is_called_ls_and_list_and_objects_are_told_as_json() {
+    let daemon = daemon();
+    for what in ["agent", "project", "tool", "space", "issue", "token", "queue"] {
+        assert_eq!(daemon.ctx(&[what, "list"]).ok(), daemon.ctx(&[what, "ls"]).ok(), "{what}");
+    }
+    let which = &json_lines(&daemon.ctx(&["which", "coder", "--json"]).ok())[0];
+    assert_eq!(
+        (&which["name"], which["path"].as_str()),
+        (&"coder".into(), daemon.root().join("agent/coder").to_str())
+    );
+    let cat = &json_lines(&daemon.ctx(&["cat", "coder/prompt", "--json"]).ok())[0];
+    assert_eq!(cat["text"].as_str(), Some(daemon.ctx(&["cat", "coder/prompt"]).ok().as_str()));
+}
+
+#[test]
 fn the_views_may_be_deleted_and_the_log_still_answers() {
     let root = left_behind();
     let dir = format!("home/{}/agent/coder/session", rustix::process::getuid().as_raw());
