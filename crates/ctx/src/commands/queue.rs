@@ -14,8 +14,8 @@ use crate::{sessions, table, waits, words};
 
 /// List, start or discard queued messages
 ///
-/// A message is queued when the limit of concurrent runs is reached. It does not start automatically: `resume`
-/// starts it when a run has ended, `discard` drops it. Without a subcommand, `list`.
+/// A message is queued when the limit of concurrent runs is reached. While `ctx send` or `ctx chat` waits for its answer, it
+/// starts when a run has ended. Otherwise `resume` starts it then; `discard` drops it. Without a subcommand, `list`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -127,7 +127,7 @@ fn a_session_whose_log_is_gone_or_unreadable_is_failed_at_every_door_until_it_is
                     &["show", &id],
                     &["history", "coder/lost"],
                     &["log", end],
-                    &["export", end],
+                    &["export", "--to", "jsonl", end],
                     &["repair", end],
                     &["fork", end],
                     &["end", "--yes", end],
