@@ -1,11 +1,11 @@
 //! Reading a session's records without loading it: forwards in pieces, backwards as far as is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ctx_journal::{Entry, Journal, LOST, LogPath};
-use ctx_session::conversation;
+use ctx_session::conversation::{self, Gap};
 use ctx_session::record::ToolBody;
 use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId, Timestamp};
 
@@ -28,7 +28,7 @@ pub struct Piece {
 pub enum Met<'a> {
     Record(&'a Arc<Record>),
     /// Records that the log has lost, and the time of the one after them.
-    Lost(Range<u64>, Timestamp),
+    Lost(Gap, Timestamp),
 }
 
 /// Where messages can begin: the record before it says what the session is.
@@ -151,7 +151,9 @@ impl Engine {
                 let from = if entry.kind == LOST { entry.seq } else { entry.seq_after() };
                 let to = above.unwrap_or_else(|| entry.seq_after());
                 above = Some(entry.seq);
-                let lost = (from < to).then(|| Met::Lost(from..to, time.max(entry.time)));
+                let is_repaired = entry.kind == LOST && to == entry.seq_after();
+                let gap = Gap { records: from..to, is_repaired };
+                let lost = (from < to).then(|| Met::Lost(gap, time.max(entry.time)));
                 time = entry.time;
                 let record =
                     conversation::may_change(&entry.kind).then(|| read_record(log, &entry)).flatten();
@@ -163,7 +165,7 @@ impl Engine {
             });
             read.map_err(|error| journal_refusal(&error))?;
             if let Some(first) = above.filter(|first| *first > 0 && !is_enough) {
-                let _ = take(&mut made, Met::Lost(0..first, time));
+                let _ = take(&mut made, Met::Lost(Gap { records: 0..first, is_repaired: false }, time));
             }
             Ok(made)
         })

@@ -55,6 +55,14 @@ pub enum Part {
     },
 }
 
+/// Records that say nothing any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    pub records: Range<u64>,
+    /// A repair has put a record in their place: there is nothing more to be done about them.
+    pub is_repaired: bool,
+}
+
 /// A message; its JSON form is a line of `messages.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
@@ -73,14 +81,18 @@ pub struct Message {
 impl Message {
     /// A line in the place of records that cannot be read: whoever reads the conversation is to know that something is
     /// missing.
-    pub fn gap(missing: Range<u64>, time: Timestamp) -> Message {
-        let what = match missing.end.saturating_sub(missing.start) {
-            0 | 1 => format!("record {} is", missing.start),
-            _ => format!("records {} to {} are", missing.start, missing.end - 1),
+    pub fn gap(missing: &Gap, time: Timestamp) -> Message {
+        let Gap { records: missing, is_repaired } = missing;
+        let (what, is, was) = match missing.end.saturating_sub(missing.start) {
+            0 | 1 => (format!("record {}", missing.start), "is", "was"),
+            _ => (format!("records {} to {}", missing.start, missing.end - 1), "are", "were"),
         };
-        let text = format!(
-            "[{what} damaged or lost here; `ctx doctor` names the place, `ctx repair` saves what it can]"
-        );
+        let text = match is_repaired {
+            true => format!("[{what} {was} lost here; the log is repaired]"),
+            false => format!(
+                "[{what} {is} damaged or lost here; `ctx doctor` names the place, `ctx repair` saves what it can]"
+            ),
+        };
         Message {
             seq: missing.start,
             // No message has it: ids begin with a time.

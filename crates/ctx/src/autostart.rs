@@ -25,14 +25,22 @@ const LONGEST: Duration = Duration::from_secs(120);
 
 /// The same root with a daemon, which is started where none runs.
 pub fn with_daemon(root: Root) -> Result<Root, Failure> {
-    ensure(&root)?;
+    if let Some(pid) = ensure(&root)? {
+        output::say(started(pid));
+    }
     Ok(root)
 }
 
+/// What is said of a daemon that was started.
+pub fn started(pid: u32) -> String {
+    format!("started the daemon (pid {pid}); `ctx stop` stops it")
+}
+
 /// Returns when a daemon takes connections at this root; starts one if there is none and the configuration allows it.
-fn ensure(root: &Root) -> Result<(), Failure> {
+/// The process that was started, if one was.
+pub fn ensure(root: &Root) -> Result<Option<u32>, Failure> {
     if root.is_up() {
-        return Ok(());
+        return Ok(None);
     }
     if !is_wanted()? || !is_ours(root) {
         return Err(root.daemon_down());
@@ -43,16 +51,12 @@ fn ensure(root: &Root) -> Result<(), Failure> {
         if root.is_up() {
             // Its first answer comes when all of its sockets are open.
             let _: serde_json::Value = Api::new(root).get("/status")?;
-            return Ok(());
+            return Ok(None);
         }
         match detach::start(&root.path, &[])? {
             // A person has started one at the same moment. Who waited for it and still cannot start must say why.
             Started::Ended { exit: 69, .. } if !was_held => {}
-            started => {
-                let pid = started.up()?;
-                output::say(format_args!("started the daemon (pid {pid}); `ctx stop` stops it"));
-                return Ok(());
-            }
+            started => return started.up().map(Some),
         }
     }
 }

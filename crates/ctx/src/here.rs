@@ -118,15 +118,19 @@ fn workspace(root: &Path) -> Option<String> {
     work.source.to_str().map(str::to_owned)
 }
 
-/// The project of a directory, from the daemon; warnings are printed, and a file that grants something is agreed to at
-/// the terminal. Who does not agree can still go on in sessions that are there.
+/// The project of a directory, from the daemon; warnings are printed.
 pub fn project(root: &Root, dir: &str) -> Result<Project, Failure> {
+    let found = project_quietly(root, dir)?;
+    found.warnings.iter().for_each(output::say);
+    Ok(found)
+}
+
+/// The same without the warnings. A file that grants something is agreed to at the terminal; who does not agree can
+/// still go on in sessions that are there.
+pub fn project_quietly(root: &Root, dir: &str) -> Result<Project, Failure> {
     let api = Api::new(root);
     let ask = NewProject { dir: Some(dir.to_owned()), ..NewProject::default() };
     let found: Project = api.post_with("/projects", &ask)?;
-    for warning in &found.warnings {
-        output::say(warning);
-    }
     if !found.trusted && !found.grants.is_empty() && output::is_person_there() {
         agree(&api, &found)?;
     }

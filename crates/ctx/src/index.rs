@@ -19,8 +19,7 @@ use crate::output;
 use crate::root::Root;
 use crate::sessions::own_uid;
 
-/// Where it is beneath the root.
-pub const INDEX: &str = ".state/index.db";
+pub use crate::root::INDEX;
 /// Hits that the daemon is asked for at once.
 const PAGE: usize = 1000;
 

@@ -23,6 +23,7 @@ mod output;
 mod progress;
 mod question;
 mod render;
+mod room;
 mod root;
 mod said;
 mod serve;

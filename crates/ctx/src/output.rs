@@ -107,9 +107,14 @@ pub fn is_person_there() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// The width of the terminal on stdout, if it is one.
+/// A chat shows what a command prints, and tells it with this variable how wide its terminal is.
+pub const SHOWN_WIDTH: &str = "_CTX_SHOWN_WIDTH";
+
+/// The width of the terminal on stdout, if it is one, or if a chat shows the output in one.
 pub fn width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) else {
+        return std::env::var(SHOWN_WIDTH).ok()?.parse().ok().filter(|width| *width > 0);
+    };
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 

@@ -12,6 +12,8 @@ use ctx_views::read::Reader;
 use crate::failure::Failure;
 
 const SYSTEM_ROOT: &str = "/ctx";
+/// Where the index is beneath the root.
+pub const INDEX: &str = ".state/index.db";
 
 /// The root as a command sees it; it may not exist yet.
 #[derive(Debug, Clone)]
@@ -61,14 +63,20 @@ impl Root {
     }
 
     pub fn dir(&self) -> Result<RootDir, Failure> {
-        let nothing = |error: &dyn std::fmt::Display| {
-            Failure::new(Code::Enoent, format!("no ctx root: {error}"))
-                .hint("start the daemon with `ctx serve`, or name another root with --root or CTX_ROOT")
-        };
         RootDir::open(&self.path).map_err(|error| match error.is_not_found() {
-            true => nothing(&error),
+            true => {
+                let message = format!("there is no session yet: {} does not exist", self.path.display());
+                Failure::new(Code::Enoent, message).hint(
+                    "`ctx chat` starts the first session; --root or CTX_ROOT names another place with sessions",
+                )
+            }
             false => error.into(),
         })
+    }
+
+    /// Whether nobody has used it yet.
+    pub fn is_new(&self) -> bool {
+        RootDir::open(&self.path).is_err_and(|error| error.is_not_found())
     }
 
     /// Whether a daemon listens.

@@ -3,13 +3,14 @@
 use ctx_agent::nearest::nearest;
 use ctx_api::http::{List, Project, Session};
 use ctx_session::{Code, Name, SessionId, Ulid};
-use ctx_views::read::{ReadError, Reader, SessionRef, SessionsDir};
+use ctx_views::db::{Flawed, IndexReader, Viewer};
+use ctx_views::read::{Place, ReadError, Reader, SessionRef, SessionsDir};
 use serde::de::DeserializeOwned;
 
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::here;
-use crate::root::Root;
+use crate::root::{self, Root};
 
 /// The agent of the project `default`.
 pub const DEFAULT_AGENT: &str = "coder";
@@ -112,6 +113,13 @@ pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
 
 /// Nothing has this name. Suggests the session with that name, else the agent or session with the most similar name.
 fn unknown(reader: &Reader, word: &str) -> Failure {
+    if let Some(lost) = lost(reader, word) {
+        let (label, id) = (label_of_lost(&lost), lost.item.id());
+        let why = lost.broken.map_or_else(|| "its log is gone".to_owned(), |broken| broken.message);
+        let message = format!("session {label} ({id}) has failed: {}", crate::output::one_line(&why));
+        return Failure::new(Code::Eshutdown, message)
+            .hint(format!("`ctx doctor` says more; `ctx purge {id}` forgets the session"));
+    }
     let hint = "`ctx ls -A --all` lists your sessions; `ctx send` starts one";
     if Name::new(word).is_ok_and(|agent| reader.is_agent(&agent)) {
         let message = format!("the agent \"{word}\" has no session yet");
@@ -176,8 +184,37 @@ pub fn find_id(root: &Root, word: &str) -> Result<SessionId, Failure> {
         return Ok(id);
     }
     let reader = reader_of_daemon(root)?;
-    let session = find(&reader, word)?;
-    Ok(reader.meta(&session)?.id)
+    match find(&reader, word) {
+        Ok(session) => Ok(reader.meta(&session)?.id),
+        // The daemon knows what can be done with one whose log is gone.
+        Err(failure) => lost(&reader, word).map(|lost| lost.item.id()).ok_or(failure),
+    }
+}
+
+/// The session that a word names of those that have failed and that no directory shows: the index knows them.
+fn lost(reader: &Reader, word: &str) -> Option<Flawed> {
+    /// Characters of an id that name one.
+    const PART_MIN: usize = 6;
+    let index = IndexReader::open(&reader.root().join(root::INDEX)).ok()?;
+    let spaces = reader.places(own_uid()).ok()?.into_iter().filter_map(|place| match place {
+        Place::Shared { space } => Some(space),
+        Place::Private { .. } => None,
+    });
+    let viewer = Viewer::User { uid: own_uid(), spaces: spaces.collect() };
+    let part = word.to_ascii_uppercase();
+    let is_it = |flawed: &Flawed| {
+        let id = flawed.item.id().to_string();
+        let is_part = part.len() >= PART_MIN && (id.starts_with(&part) || id.ends_with(&part));
+        (flawed.is_gone || flawed.broken.is_some()) && (is_part || label_of_lost(flawed) == word)
+    };
+    let mut found = index.queries().flawed(&viewer).ok()?.into_iter().filter(is_it);
+    let one = found.next()?;
+    found.next().is_none().then_some(one)
+}
+
+fn label_of_lost(flawed: &Flawed) -> String {
+    let meta = &flawed.item.row.meta;
+    meta.agent.as_ref().map_or_else(|| meta.name.to_string(), |agent| format!("{agent}/{}", meta.name))
 }
 
 /// The reader for commands that need the daemon: if there is no root, the message is that no daemon is running.

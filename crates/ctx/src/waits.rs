@@ -14,6 +14,13 @@ pub fn queued(named: &str, limit: Option<LimitHit>) -> String {
     )
 }
 
+/// The same in a chat, which starts the message itself.
+pub fn queued_here(limit: Option<LimitHit>, place: Option<usize>) -> String {
+    let why = limit.map_or_else(|| "the limit of concurrent runs is reached".to_owned(), busy);
+    let place = place.map(|place| format!(" (number {place} of yours)")).unwrap_or_default();
+    format!("queued{place}: {why}. The message is sent when one of them ends; /cancel drops it")
+}
+
 /// Whoever waits for the answer waits for room, too.
 pub fn waits_in_queue(place: Option<usize>) -> String {
     let place = place.map(|place| format!(" (number {place} of yours)")).unwrap_or_default();

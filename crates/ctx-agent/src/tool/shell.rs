@@ -230,7 +230,7 @@ impl Tool for ShellOutput {
         let work = blocking(move || {
             let host = scope.shell.host(input.host.as_deref())?.map(|(name, _)| name);
             let page = shells(&scope)?.output(scope.shell.key, host, &request)?;
-            let mut text = page.text;
+            let mut text = page.hint.map_or(page.text, |hint| format!("[{hint}]"));
             if let Some(next) = page.next_offset {
                 let _ = write!(text, "\n[{} bytes in all; read on with offset {next}]", page.total_bytes);
             }

@@ -1,7 +1,7 @@
 //! The conversation: its messages page by page, and posting one.
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use ctx_api::http::{Damage, List, Message, MessagePart, Metadata, NewMessage, Posted};
 use ctx_engine::{Met, Post};
 use ctx_session::command::RunWishes;
-use ctx_session::conversation::{self, Part};
+use ctx_session::conversation::{self, Gap, Part};
 use ctx_session::image::Image;
 use ctx_session::record::{Body, MessageBody, Record, ToolBody};
 use ctx_session::{Refusal, RunId, Timestamp, Ulid};
@@ -125,21 +125,21 @@ enum Said {
     /// A record says it.
     By(Arc<Record>),
     /// Records that say nothing any more: they are lost.
-    Lost(Range<u64>, Timestamp),
+    Lost(Gap, Timestamp),
 }
 
 impl Found {
     fn seq(&self) -> u64 {
         match &self.said {
             Said::By(record) => record.seq,
-            Said::Lost(lost, _) => lost.start,
+            Said::Lost(lost, _) => lost.records.start,
         }
     }
 
     fn message(&self) -> Option<Message> {
         let message = match &self.said {
             Said::By(record) => shape(record)?,
-            Said::Lost(lost, time) => gap(lost.clone(), *time),
+            Said::Lost(lost, time) => gap(lost, *time),
         };
         Some(Message { superseded: self.superseded, pinned: self.pinned, ..message })
     }
@@ -190,8 +190,8 @@ impl Page {
         match met {
             Met::Record(record) => self.take_record(record),
             Met::Lost(lost, time) => {
-                let id = conversation::Message::gap(lost.clone(), time).id;
-                self.pass(lost.start, Some(id), false, |page| {
+                let id = conversation::Message::gap(&lost, time).id;
+                self.pass(lost.records.start, Some(id), false, |page| {
                     let said = Said::Lost(lost, time);
                     page.found.push_back(Found { said, superseded: false, pinned: false });
                 })
@@ -331,8 +331,9 @@ pub fn shape(record: &Record) -> Option<Message> {
 }
 
 /// What stands in the place of records that are lost.
-fn gap(lost: Range<u64>, time: Timestamp) -> Message {
-    let damage = Damage { lines: lost.end.saturating_sub(lost.start), since_seq: lost.start };
+fn gap(lost: &Gap, time: Timestamp) -> Message {
+    let records = &lost.records;
+    let damage = Damage { lines: records.end.saturating_sub(records.start), since_seq: records.start };
     let said = conversation::Message::gap(lost, time);
     Message {
         id: said.id,

@@ -22,6 +22,8 @@ pub enum Host {
     VsCode,
     Gemini,
     Opencode,
+    Goose,
+    Qwen,
 }
 
 /// What to do to set up a host.
@@ -38,8 +40,16 @@ pub struct Setup {
 }
 
 impl Host {
-    pub const ALL: [Host; 6] =
-        [Host::ClaudeCode, Host::Codex, Host::Cursor, Host::VsCode, Host::Gemini, Host::Opencode];
+    pub const ALL: [Host; 8] = [
+        Host::ClaudeCode,
+        Host::Codex,
+        Host::Cursor,
+        Host::VsCode,
+        Host::Gemini,
+        Host::Opencode,
+        Host::Goose,
+        Host::Qwen,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -49,6 +59,8 @@ impl Host {
             Host::VsCode => "vscode",
             Host::Gemini => "gemini",
             Host::Opencode => "opencode",
+            Host::Goose => "goose",
+            Host::Qwen => "qwen",
         }
     }
 
@@ -61,6 +73,8 @@ impl Host {
             Host::VsCode => &["vs-code", "vs code", "code", "copilot"],
             Host::Gemini => &["gemini-cli"],
             Host::Opencode => &["open-code"],
+            Host::Goose => &["goose-cli"],
+            Host::Qwen => &["qwen-code", "qwen code"],
         }
     }
 
@@ -99,14 +113,21 @@ impl Host {
                     servers("servers", &typed),
                 )
             }
-            Host::Gemini => setup(
-                Some(format!(
-                    "gemini mcp add --scope user --timeout {WAIT_SECS}000 {SERVER} {}",
-                    gemini_words(ctx, args)
-                )),
-                "~/.gemini/settings.json, or .gemini/settings.json in the project",
-                servers("mcpServers", &with(&plain, &wait)),
-            ),
+            // Qwen Code came of Gemini CLI, and is set up in the same way.
+            Host::Gemini | Host::Qwen => {
+                let (program, file) = match self {
+                    Host::Qwen => ("qwen", "~/.qwen/settings.json, or .qwen/settings.json in the project"),
+                    _ => ("gemini", "~/.gemini/settings.json, or .gemini/settings.json in the project"),
+                };
+                let words = gemini_words(ctx, args);
+                setup(
+                    Some(format!("{program} mcp add --scope user --timeout {WAIT_SECS}000 {SERVER} {words}")),
+                    file,
+                    servers("mcpServers", &with(&plain, &wait)),
+                )
+            }
+            // What `goose configure` asks for one by one.
+            Host::Goose => setup(None, "~/.config/goose/config.yaml", goose_extension(&path, &list)),
             Host::Opencode => {
                 let all = json_list(words);
                 let first = format!(r#"{{ "type": "local", "command": {all}, "enabled": true }}"#);
@@ -156,6 +177,20 @@ fn json_list<'a>(words: impl Iterator<Item = &'a str>) -> String {
 /// A JSON string is a TOML string too, and a list of them a list.
 fn codex_table(path: &Value, list: &str) -> String {
     format!("[mcp_servers.{SERVER}]\ncommand = {path}\nargs = {list}\ntool_timeout_sec = {WAIT_SECS}")
+}
+
+/// A JSON string is a YAML string too, and a list of them a list.
+fn goose_extension(path: &Value, list: &str) -> String {
+    let fields = [
+        format!("name: {SERVER}"),
+        "type: stdio".to_owned(),
+        "enabled: true".to_owned(),
+        format!("cmd: {path}"),
+        format!("args: {list}"),
+        format!("timeout: {WAIT_SECS}"),
+    ];
+    let fields = fields.map(|field| format!("\n    {field}")).concat();
+    format!("extensions:\n  {SERVER}:{fields}")
 }
 
 /// What begins with a dash would be taken for an option of Gemini's own.
@@ -210,11 +245,30 @@ tool_timeout_sec = 21660"#;
     }
 
     #[test]
+    fn goose_gets_an_extension_and_qwen_what_gemini_gets() {
+        let want = r#"put this into ~/.config/goose/config.yaml:
+
+extensions:
+  ctx:
+    name: ctx
+    type: stdio
+    enabled: true
+    cmd: "/x/ctx"
+    args: ["mcp"]
+    timeout: 21660
+"#;
+        assert_eq!(Host::Goose.setup("/x/ctx", &mcp()).to_string(), want);
+        let (qwen, gemini) = (Host::Qwen.setup("/x/ctx", &mcp()), Host::Gemini.setup("/x/ctx", &mcp()));
+        assert_eq!(qwen.command.unwrap(), gemini.command.unwrap().replace("gemini", "qwen"));
+        assert_eq!(qwen.text, gemini.text);
+    }
+
+    #[test]
     fn every_json_text_is_json_and_names_the_binary() {
         for host in Host::ALL {
             let setup = host.setup("/a b/ctx", &mcp());
             assert!(setup.text.contains("/a b/ctx"), "{host:?}");
-            if host != Host::Codex {
+            if !matches!(host, Host::Codex | Host::Goose) {
                 let value: Value = serde_json::from_str(&setup.text).unwrap();
                 let server = value
                     .pointer("/mcpServers/ctx")

@@ -165,8 +165,9 @@ impl ToolName {
                     "lost_bytes": count("Bytes beyond what a shell may keep."),
                     "text": text("The text; with grep, the matching lines with their numbers, and marked pieces of long ones."),
                     "base64": text("The bytes, where they are not valid UTF-8."),
+                    "hint": text("Why there is no text."),
                 }),
-                &["next_offset", "lost_bytes", "base64"],
+                &["next_offset", "lost_bytes", "base64", "hint"],
             ),
             ToolName::Interrupt => object(
                 json!({

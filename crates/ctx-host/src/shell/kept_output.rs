@@ -103,6 +103,63 @@ impl ShellHost {
             PageError::Unwanted => ShellError::Cancelled,
         })?;
         // It may have been given up while it was read.
-        kept().map(|_| page)
+        kept().map(|_| Page { hint: hint(request, &page), ..page })
+    }
+}
+
+/// Why a page has no text, where that may be a mistake of the request.
+fn hint(request: &OutputRequest, page: &Page) -> Option<String> {
+    if !page.text.is_empty() || page.next_offset.is_some() {
+        return None;
+    }
+    let (stream, total) = (page.stream, page.total_bytes);
+    Some(match (&request.grep, request.line) {
+        _ if total == 0 => format!("command {} has printed nothing to {stream}", page.call),
+        (_, Some(line)) if page.offset >= total => {
+            format!("{stream} ends before line {line}; tail reads its last lines")
+        }
+        (Some(_), _) if page.offset == 0 => {
+            format!("no line of {stream} matches grep, a regular expression; (?i) in front ignores case")
+        }
+        (Some(_), _) => format!("no line of {stream} from byte {} on matches grep", page.offset),
+        (None, _) => format!("{stream} ends at byte {total}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_without_text_says_why() {
+        let page = |text: &str, offset: u64, total_bytes: u64| Page {
+            call: 3,
+            stream: "stdout",
+            offset,
+            next_offset: None,
+            total_bytes,
+            lost_bytes: 0,
+            text: text.to_owned(),
+            base64: None,
+            hint: None,
+        };
+        let grep = || Some("x".to_owned());
+        let all = OutputRequest::default();
+        for (request, page, wanted) in [
+            (all.clone(), page("text", 0, 4), None),
+            (all.clone(), page("", 0, 0), Some("command 3 has printed nothing to stdout")),
+            (all.clone(), page("", 4, 4), Some("stdout ends at byte 4")),
+            (OutputRequest { line: Some(9), ..all.clone() }, page("", 4, 4), Some("ends before line 9")),
+            (
+                OutputRequest { grep: grep(), ..all.clone() },
+                page("", 0, 4),
+                Some("no line of stdout matches"),
+            ),
+            (OutputRequest { grep: grep(), ..all }, page("", 2, 4), Some("from byte 2 on")),
+        ] {
+            let said = hint(&request, &page);
+            assert_eq!(said.is_some(), wanted.is_some(), "{request:?}");
+            assert!(said.unwrap_or_default().contains(wanted.unwrap_or_default()), "{request:?}");
+        }
     }
 }

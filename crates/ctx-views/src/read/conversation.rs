@@ -190,8 +190,8 @@ impl Iterator for Conversation {
                     }
                 }
                 Ok(Piece::Lost(lost, time)) => {
-                    if let Some(said) = self.at(Message::gap(lost.clone(), time), None)
-                        && let Some(before) = self.next.replace(Said { lost: Some(lost), ..said })
+                    if let Some(said) = self.at(Message::gap(&lost, time), None)
+                        && let Some(before) = self.next.replace(Said { lost: Some(lost.records), ..said })
                     {
                         return Some(Ok(before));
                     }

@@ -5,13 +5,13 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use ctx_journal::{Entry, JournalError, LOST};
-use ctx_session::conversation::{self, Change, Message};
+use ctx_session::conversation::{self, Change, Gap, Message};
 use ctx_session::record::{Body, CancelReason, Failed, RunBody};
 use ctx_session::{Code, Record, Timestamp};
 
@@ -41,7 +41,7 @@ pub(super) enum Piece {
     /// What changed, and the record that says so, where a record does.
     Change(Change, Option<Arc<Record>>),
     /// Records that are lost, and the time of the one after them.
-    Lost(Range<u64>, Timestamp),
+    Lost(Gap, Timestamp),
     /// A run ended after what was said before.
     Ended(Ended),
 }
@@ -63,7 +63,7 @@ impl Iterator for Messages {
         loop {
             match self.next_piece()? {
                 Ok(Piece::Change(change, _)) => return Some(Ok(change)),
-                Ok(Piece::Lost(lost, time)) => return Some(Ok(Change::Said(Message::gap(lost, time)))),
+                Ok(Piece::Lost(lost, time)) => return Some(Ok(Change::Said(Message::gap(&lost, time)))),
                 Ok(Piece::Ended(_)) => {}
                 Err(error) => return Some(Err(error)),
             }
@@ -180,9 +180,10 @@ enum LookedBack {
 fn tell_pieces(entry: &Entry, due: &mut u64, tell: &SyncSender<Result<Piece, ReadError>>) -> ControlFlow<()> {
     let next = entry.seq_after();
     // What a repair has put in the place of lost records counts as they would.
-    let missing = if entry.kind == LOST { *due..next } else { *due..entry.seq };
+    let records = if entry.kind == LOST { *due..next } else { *due..entry.seq };
+    let is_repaired = entry.kind == LOST && *due == entry.seq;
     *due = next;
-    let lost = (!missing.is_empty()).then_some(Piece::Lost(missing, entry.time));
+    let lost = (!records.is_empty()).then_some(Piece::Lost(Gap { records, is_repaired }, entry.time));
     let record = changing(entry).map(Arc::new);
     let changes = record.iter().flat_map(|record| conversation::changes(record));
     let changes = changes.map(|change| Piece::Change(change, record.clone()));

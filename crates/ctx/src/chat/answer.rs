@@ -20,7 +20,7 @@ pub struct Asked {
 }
 
 /// What an answer to an approval says.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Allow,
     /// Also what the same line of the policy asks for, until the session ends.
@@ -61,9 +61,18 @@ impl Chat<'_> {
         below: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
+        self.request(Method::POST, below, body).await
+    }
+
+    pub(super) async fn request<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        below: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
         let path = format!("/sessions/{}{below}", self.id);
-        Api::new(self.root).ask(Method::POST, &path, Some(body)).await
+        Api::new(self.root).ask(method, &path, Some(body)).await
     }
 
     /// Answers the oldest call that waits.

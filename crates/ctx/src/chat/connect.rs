@@ -12,7 +12,7 @@ use super::past::Past;
 use super::slash::{self, Act, Line};
 use crate::client::{As, LiveFrame, LiveSocket, Place};
 use crate::failure::Failure;
-use crate::output;
+use crate::{autostart, output};
 
 /// How long a daemon may be away before we give up on it.
 const AWAY_MAX: Duration = Duration::from_secs(60);
@@ -86,6 +86,11 @@ impl Chat<'_> {
             let asked = past.show_waits(&mut self.view, &session).await?;
             self.asked = asked.into();
         }
+        match self.who {
+            _ if !session.queued => {}
+            As::Operator { .. } => self.wait_for_room(session.limit).await?,
+            As::Observer => self.view.notice(&crate::waits::queued(&self.view.named, session.limit))?,
+        }
         Ok(())
     }
 
@@ -100,7 +105,8 @@ impl Chat<'_> {
             As::Observer => ", observing; Ctrl-D leaves",
         };
         let (named, title) = (&self.view.named, title.unwrap_or_default());
-        let state = session.state.as_str();
+        let news = self.news.take();
+        let state = news.as_deref().unwrap_or(session.state.as_str());
         let line = format!("{named}{title}: {}, {state}{keys}", output::one_line(model));
         if let Some(damage) = session.damage {
             let what = format!("{} records of this session are damaged or lost", damage.lines);
@@ -111,16 +117,17 @@ impl Chat<'_> {
         if self.at_editor || self.who == As::Observer { Ok(self.view.notice(&line)?) } else { Ok(()) }
     }
 
-    /// Takes the view up again, for as long as a daemon may take to come back. None: we left meanwhile.
+    /// Takes the view up again, for as long as a daemon may take to come back. None: we left meanwhile. A daemon that was
+    /// not stopped by someone is started again.
     pub(super) async fn come_back(
         &mut self,
         hands: &mut Hands,
-        after_a_while: bool,
+        was_stopped: bool,
     ) -> Result<Option<LiveSocket>, Failure> {
         let begun = Instant::now();
         let mut was_away = false;
         let mut pause = RETRY_FIRST;
-        if after_a_while && self.wait(hands, pause).await?.is_break() {
+        if was_stopped && self.meanwhile(hands, tokio::time::sleep(pause)).await?.is_break() {
             return Ok(None);
         }
         loop {
@@ -137,24 +144,63 @@ impl Chat<'_> {
                 return Err(failure);
             }
             if !was_away && may_take == AWAY_MAX {
-                self.view.notice("the daemon does not answer; waiting for it")?;
+                self.view.notice(match was_stopped {
+                    true => "the daemon was stopped; waiting for it (`ctx serve --detach` starts it)",
+                    false => "the daemon does not answer; waiting for it",
+                })?;
                 was_away = true;
             }
-            if self.wait(hands, pause).await?.is_break() {
+            let is_gone = may_take == AWAY_MAX && !was_stopped;
+            // One that has just been started and is gone again would be gone again.
+            if is_gone && self.started.is_none_or(|started| started.elapsed() > AWAY_MAX) {
+                match self.start_daemon(hands).await? {
+                    ControlFlow::Continue(true) => continue,
+                    ControlFlow::Continue(false) => {}
+                    ControlFlow::Break(()) => return Ok(None),
+                }
+            }
+            if self.meanwhile(hands, tokio::time::sleep(pause)).await?.is_break() {
                 return Ok(None);
             }
             pause = (pause * 2).min(RETRY_MAX);
         }
     }
 
-    /// A while before the next try; what is typed meanwhile is kept.
-    async fn wait(&mut self, hands: &mut Hands, pause: Duration) -> Result<ControlFlow<()>, Failure> {
-        let wait = tokio::time::sleep(pause);
-        tokio::pin!(wait);
+    /// Starts a daemon, if the configuration allows it; whether one is there now.
+    async fn start_daemon(&mut self, hands: &mut Hands) -> Result<ControlFlow<(), bool>, Failure> {
+        self.started = Some(Instant::now());
+        let root = self.root.clone();
+        let starting = tokio::task::spawn_blocking(move || {
+            let pid = autostart::ensure(&root)?;
+            // A model without a key says so when it is asked.
+            let _ = crate::client::hand_over(&root);
+            Ok::<_, Failure>(pid)
+        });
+        let started = match self.meanwhile(hands, starting).await? {
+            ControlFlow::Continue(started) => started,
+            ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
+        };
+        match started.map_err(|error| Failure::new(Code::Eio, error.to_string()))? {
+            Ok(pid) => {
+                pid.map_or(Ok(()), |pid| self.view.notice(&autostart::started(pid)))?;
+                Ok(ControlFlow::Continue(true))
+            }
+            Err(Failure::Said { code: Code::Ehostdown, .. }) => Ok(ControlFlow::Continue(false)),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Until this is done, what is typed is kept. The lines of a script wait where they are.
+    async fn meanwhile<T>(
+        &mut self,
+        hands: &mut Hands,
+        work: impl Future<Output = T>,
+    ) -> Result<ControlFlow<(), T>, Failure> {
+        tokio::pin!(work);
         loop {
             let line = tokio::select! {
-                () = &mut wait => return Ok(ControlFlow::Continue(())),
-                done = hands.next() => match done {
+                done = &mut work => return Ok(ControlFlow::Continue(done)),
+                done = hands.next(!self.is_script) => match done {
                     Done::Leave | Done::Interrupt => return Ok(ControlFlow::Break(())),
                     Done::End => {
                         self.is_ending = true;

@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rustix::process::{Signal, kill_current_process_group};
 use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -36,10 +36,17 @@ const STOP: std::time::Duration = std::time::Duration::from_millis(50);
 /// Entries of a directory that are offered.
 const FILES_MAX: usize = 200;
 
+/// A line that is asked for.
+pub struct Ask {
+    pub prompt: String,
+    /// It begins with what stood there when a key interrupted the line before.
+    pub keeps_draft: bool,
+}
+
 /// The editor as the chat sees it.
 pub struct Typing {
     lines: mpsc::Receiver<Done>,
-    ask: std::sync::mpsc::Sender<String>,
+    ask: std::sync::mpsc::Sender<Ask>,
     /// Whether a prompt stands on the screen.
     reads: Cell<bool>,
     /// The terminal as it was before.
@@ -47,10 +54,10 @@ pub struct Typing {
 }
 
 impl Typing {
-    /// Reads the next line, with this prompt.
-    pub fn go_on(&self, prompt: String) {
+    /// Reads the next line.
+    pub fn go_on(&self, ask: Ask) {
         // A thread that has gone has said so.
-        self.reads.set(self.ask.send(prompt).is_ok());
+        self.reads.set(self.ask.send(ask).is_ok());
     }
 
     /// Nothing is lost if this is dropped before it returns.
@@ -89,14 +96,17 @@ pub struct Words {
 pub fn start(words: Words) -> Result<(Typing, Printer), Failure> {
     let before = keep_keys();
     let turn = Turn::default();
-    let mut editor = editor(words, before.clone(), &turn).map_err(wrong)?;
+    let draft = Draft::default();
+    let mut editor = editor(words, before.clone(), &turn, &draft).map_err(wrong)?;
     let mut printer = editor.create_external_printer().map_err(wrong)?;
     let (to_chat, lines) = mpsc::channel(1);
-    let (ask, asked) = std::sync::mpsc::channel::<String>();
+    let (ask, asked) = std::sync::mpsc::channel::<Ask>();
     let read = turn.clone();
     std::thread::spawn(move || {
-        while let Ok(prompt) = asked.recv() {
-            let line = editor.readline(&prompt);
+        while let Ok(Ask { prompt, keeps_draft }) = asked.recv() {
+            let (left, right) = std::mem::take(&mut *ctx_journal::lock(&draft));
+            let (left, right) = if keeps_draft { (left, right) } else { Default::default() };
+            let line = editor.readline_with_initial(&prompt, (&left, &right));
             next_turn(&read);
             let done = match line {
                 Ok(line) => {
@@ -158,6 +168,7 @@ fn editor(
     words: Words,
     before: Option<Termios>,
     turn: &Turn,
+    draft: &Draft,
 ) -> rustyline::Result<Editor<Assist, FileHistory>> {
     let config = rustyline::Config::builder()
         .max_history_size(HISTORY_MAX)?
@@ -169,7 +180,10 @@ fn editor(
     let mut editor = Editor::with_config(config)?;
     editor.set_helper(Some(Assist { words, turn: turn.clone() }));
     let bind = |key: KeyEvent| Event::KeySeq(vec![key]);
-    editor.bind_sequence(bind(KeyEvent(KeyCode::Esc, Modifiers::NONE)), Cmd::Interrupt);
+    for key in [KeyEvent(KeyCode::Esc, Modifiers::NONE), KeyEvent::ctrl('C')] {
+        let interrupt = EventHandler::Conditional(Box::new(Interrupt { draft: draft.clone() }));
+        editor.bind_sequence(bind(key), interrupt);
+    }
     editor.bind_sequence(bind(KeyEvent::alt('\r')), Cmd::Newline);
     editor.bind_sequence(bind(KeyEvent(KeyCode::Enter, Modifiers::ALT)), Cmd::Newline);
     editor.bind_sequence(bind(KeyEvent::ctrl('\\')), Cmd::EndOfFile);
@@ -204,6 +218,22 @@ fn remember(editor: &mut Editor<Assist, FileHistory>, line: &str) {
 struct Assist {
     words: Words,
     turn: Turn,
+}
+
+/// What stood before and behind the cursor when a key interrupted the line.
+type Draft = Arc<Mutex<(String, String)>>;
+
+/// Escape and Ctrl-C end the line; only the chat knows whether what was typed is to stay.
+struct Interrupt {
+    draft: Draft,
+}
+
+impl ConditionalEventHandler for Interrupt {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
+        let (left, right) = context.line().split_at_checked(context.pos()).unwrap_or((context.line(), ""));
+        *ctx_journal::lock(&self.draft) = (left.to_owned(), right.to_owned());
+        Some(Cmd::Interrupt)
+    }
 }
 
 /// Ctrl-Z: the shell gets the terminal as it was before the chat, not as the chat keeps it between two lines.

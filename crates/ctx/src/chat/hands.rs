@@ -7,7 +7,7 @@ use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::editor::{self, Typing, Words};
+use super::editor::{self, Ask, Typing, Words};
 use super::screen::Printer;
 use crate::failure::Failure;
 
@@ -69,10 +69,10 @@ impl Hands {
         })
     }
 
-    /// The editor shows its prompt and takes the next line.
-    pub fn go_on(&self, prompt: &str) {
+    /// The editor shows its prompt and takes the next line, which may begin with what stood there when a key interrupted it.
+    pub fn go_on(&self, prompt: &str, keeps_draft: bool) {
         if let Source::Editor(typing) = &self.source {
-            typing.go_on(prompt.to_owned());
+            typing.go_on(Ask { prompt: prompt.to_owned(), keeps_draft });
         }
     }
 
@@ -83,8 +83,8 @@ impl Hands {
         }
     }
 
-    /// Nothing is lost if this is dropped before it returns.
-    pub async fn next(&mut self) -> Done {
+    /// What is done next: a signal, or if one is wanted, a line. Nothing is lost if this is dropped before it returns.
+    pub async fn next(&mut self, wants_line: bool) -> Done {
         let line = async {
             match &mut self.source {
                 Source::Editor(typing) => typing.next().await,
@@ -96,7 +96,7 @@ impl Hands {
             }
         };
         tokio::select! {
-            done = line => done,
+            done = line, if wants_line => done,
             _ = self.interrupt.recv() => Done::Interrupt,
             _ = self.quit.recv() => Done::Leave,
             _ = self.terminate.recv() => Done::Leave,

@@ -1,14 +1,17 @@
 //! The one client for a conversation: `ctx chat` and `ctx attach`.
 //!
-//! `hands` is what a person does, with the line `editor`; `view` is what is shown, on the `screen`; `connect` takes up
-//! the session's socket, also when it broke, and `past` reads what was missed; `slash` has the commands; `answer` is how
-//! approvals and pauses are answered. Here they meet.
+//! `hands` is what a person does, with the line `editor`, and `lines` what becomes of it; `frames` is what the daemon
+//! tells; `view` is what is shown, on the `screen`; `connect` takes up the session's socket, also when it broke, and
+//! `past` reads what was missed; `slash` has the commands; `answer` is how approvals and pauses are answered. Here they
+//! meet.
 
 pub mod answer;
 mod connect;
 mod editor;
+mod frames;
 mod hands;
 mod known;
+mod lines;
 mod open;
 mod past;
 mod screen;
@@ -18,33 +21,29 @@ mod view;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ctx_api::http::{NewMessage, NewPart, Posted};
-use ctx_session::{Code, SessionId};
+use ctx_api::http::{NewMessage, NewPart, Session, SessionChange};
+use ctx_session::SessionId;
+use hyper::Method;
 
-use crate::client::{self, As, LiveFrame, LiveSocket, Place};
+use crate::client::{self, As, LiveSocket, Place};
 use crate::consent::Consent;
 use crate::failure::Failure;
-use crate::images;
 use crate::output::{self, Paint};
+use crate::room::{self, Room};
 use crate::root::Root;
-use crate::talk::client_id;
-use answer::Asked;
-use connect::{Arrival, is_gap};
+use answer::{Asked, Verdict};
+use connect::Arrival;
 use hands::{Done, Hands};
-pub use open::{Here, existing, found_or_new};
-use past::Past;
+pub use open::{Here, Opened, found_or_new};
 use screen::Screen;
-use slash::{Act, Line};
 use view::View;
 
 /// Text that streams in and stops in the middle of a row is shown after this time, and again when there is more of it.
 const QUIET: Duration = Duration::from_millis(150);
 /// The editor prints what it was given within this time; nothing tells when it has.
 const LAST_ROWS: Duration = Duration::from_millis(50);
-/// Messages that wait: for the end of a run, or for a daemon that is away.
-const WAITING_MAX: usize = 16;
 
 /// How to take part.
 #[derive(Debug, Clone)]
@@ -54,7 +53,7 @@ pub struct Options {
     pub joins: bool,
     /// Past messages that are shown first.
     pub tail: usize,
-    /// The model of the next message.
+    /// The model from the next message on.
     pub model: Option<String>,
     /// What is allowed in the runs of messages that are sent from here.
     pub consent: Consent,
@@ -63,7 +62,7 @@ pub struct Options {
 }
 
 /// Takes part in a session until the person leaves or the session ends; follows to other sessions.
-pub fn run(root: &Root, id: SessionId, options: Options) -> Result<(), Failure> {
+pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure> {
     let observes = options.who == As::Observer;
     let (reads, writes) = (std::io::stdin().is_terminal(), std::io::stdout().is_terminal());
     let at_editor = reads && writes && !observes;
@@ -79,7 +78,9 @@ pub fn run(root: &Root, id: SessionId, options: Options) -> Result<(), Failure> 
         view.typed_is_shown = reads && !observes;
         let mut chat = Chat {
             root,
-            id,
+            id: opened.id,
+            news: opened.news,
+            is_script: !reads && !observes,
             who: options.who,
             joins: options.joins,
             view,
@@ -88,20 +89,17 @@ pub fn run(root: &Root, id: SessionId, options: Options) -> Result<(), Failure> 
             run: None,
             paused: None,
             warned: false,
+            keeps_draft: false,
             is_ending: false,
-            model: options.model,
-            parts: options.parts,
-            consent: options.consent,
+            started: None,
+            room: None,
+            parts: options.parts.clone(),
+            consent: options.consent.clone(),
             waiting: VecDeque::new(),
             asked: VecDeque::new(),
+            was_asked: false,
         };
-        let left = loop {
-            match chat.stay(options.tail, &mut hands).await {
-                Ok(Stayed::Left) => break Ok(()),
-                Ok(Stayed::Switched(id)) => chat.begin(id, options.who),
-                Err(failure) => break Err(failure),
-            }
-        };
+        let left = chat.until_left(&options, &mut hands).await;
         // What is said next, such as an error, has a line of its own.
         chat.last_rows(&hands).await?;
         left
@@ -114,6 +112,10 @@ pub fn run(root: &Root, id: SessionId, options: Options) -> Result<(), Failure> 
 struct Chat<'a> {
     root: &'a Root,
     id: SessionId,
+    /// What is to be said of a session that was made for us.
+    news: Option<String>,
+    /// Lines come from a pipe: each is read when the session can take it.
+    is_script: bool,
     who: As,
     joins: bool,
     view: View<Screen>,
@@ -126,9 +128,14 @@ struct Chat<'a> {
     paused: Option<String>,
     /// Ctrl-C was pressed while nothing ran, or a run was cancelled by it.
     warned: bool,
+    /// What was half typed when a run was cancelled stands at the next prompt again.
+    keeps_draft: bool,
     /// The input has ended: leave when everything is answered.
     is_ending: bool,
-    model: Option<String>,
+    /// When we started the daemon that was gone.
+    started: Option<Instant>,
+    /// Our message waits for the end of another run.
+    room: Option<Room>,
     /// Images that go with the next message.
     parts: Vec<NewPart>,
     consent: Consent,
@@ -136,18 +143,20 @@ struct Chat<'a> {
     waiting: VecDeque<NewMessage>,
     /// Tool calls that wait for an answer, oldest first.
     asked: VecDeque<Asked>,
+    /// One of them was answered elsewhere, or is too late to be: a `y` that is typed now was meant for it.
+    was_asked: bool,
 }
 
 enum Stayed {
     Left,
-    Switched(SessionId),
+    Switched(Opened),
 }
 
 /// Why the view of one connection ended.
 enum Over {
     /// We go.
     Left,
-    Switch(SessionId),
+    Switch(Opened),
     /// It is to be taken up again.
     Broken,
     /// The same, and not at once: the daemon stops.
@@ -158,10 +167,30 @@ enum Over {
 }
 
 impl Chat<'_> {
+    async fn until_left(&mut self, options: &Options, hands: &mut Hands) -> Result<(), Failure> {
+        if let Some(model) = &options.model {
+            self.set_model(model).await?;
+        }
+        loop {
+            match self.stay(options.tail, hands).await? {
+                Stayed::Left => return Ok(()),
+                Stayed::Switched(opened) => self.begin(opened, options.who),
+            }
+        }
+    }
+
+    /// The model from the next message on; the daemon refuses one that is not there.
+    async fn set_model(&self, model: &str) -> Result<(), Failure> {
+        let change =
+            SessionChange { model_override: Some(Some(model.to_owned())), ..SessionChange::default() };
+        let _: Session = self.request(Method::PUT, "", &change).await?;
+        Ok(())
+    }
+
     /// Everything of the session before is forgotten.
-    fn begin(&mut self, id: SessionId, who: As) {
-        (self.id, self.who) = (id, who);
-        (self.place, self.run, self.paused) = (Place::default(), None, None);
+    fn begin(&mut self, opened: Opened, who: As) {
+        (self.id, self.news, self.who) = (opened.id, opened.news, who);
+        (self.place, self.run, self.paused, self.room) = (Place::default(), None, None, None);
         self.asked.clear();
         self.view.begin();
     }
@@ -180,9 +209,9 @@ impl Chat<'_> {
                     self.leave(hands).await?;
                     return Ok(Stayed::Left);
                 }
-                Over::Switch(id) => {
+                Over::Switch(opened) => {
                     socket.close().await;
-                    return Ok(Stayed::Switched(id));
+                    return Ok(Stayed::Switched(opened));
                 }
                 Over::Ended(why) => {
                     self.last_rows(hands).await?;
@@ -204,11 +233,13 @@ impl Chat<'_> {
         }
     }
 
-    fn prompt(&self, hands: &Hands) {
-        hands.go_on(&format!("{}> ", self.view.named));
+    fn prompt(&mut self, hands: &Hands) {
+        let keeps_draft = std::mem::take(&mut self.keeps_draft);
+        hands.go_on(&format!("{}> ", self.view.named), keeps_draft);
     }
 
-    /// The editor is done with: what it has to print is printed, and its prompt goes.
+    /// The editor is done with: what it has to print is printed, and its prompt goes. What was typed and not sent is
+    /// said.
     async fn last_rows(&mut self, hands: &Hands) -> Result<(), Failure> {
         self.view.finish()?;
         if self.at_editor {
@@ -217,15 +248,14 @@ impl Chat<'_> {
             hands.clear_prompt();
             self.view.out().leave_editor();
         }
+        for message in std::mem::take(&mut self.waiting) {
+            self.view.notice(&format!("not sent: {}", lines::shown(&message.text)))?;
+        }
         Ok(())
     }
 
     async fn leave(&mut self, hands: &Hands) -> Result<(), Failure> {
         self.last_rows(hands).await?;
-        for message in &self.waiting {
-            let text = output::one_line(&message.text);
-            self.view.notice(&format!("not sent: {}", crate::words::shorten(&text, 60)))?;
-        }
         if self.is_ending {
             return Ok(());
         }
@@ -246,6 +276,12 @@ impl Chat<'_> {
             if self.is_ending && self.run.is_none() && self.waiting.is_empty() {
                 return Ok(Over::Left);
             }
+            if self.is_ending && !self.asked.is_empty() {
+                let reason = "there is no more input, and nobody to ask".to_owned();
+                self.answer(Verdict::Deny { reason: Some(reason) }).await?;
+                continue;
+            }
+            let wants_line = self.wants_line();
             let done = tokio::select! {
                 frame = socket.next() => match frame {
                     None => return Ok(Over::Broken),
@@ -259,7 +295,11 @@ impl Chat<'_> {
                         ControlFlow::Break(over) => return Ok(over),
                     },
                 },
-                done = hands.next() => done,
+                done = hands.next(wants_line) => done,
+                () = room::counted(&mut self.room) => {
+                    self.start_queued().await?;
+                    continue;
+                }
                 () = tokio::time::sleep(QUIET), if self.view.out().has_part() => {
                     self.view.out().show_part()?;
                     continue;
@@ -270,6 +310,12 @@ impl Chat<'_> {
             }
             self.prompt(hands);
         }
+    }
+
+    /// A person may type at any time; the next line of a script is for what the session waits for.
+    fn wants_line(&self) -> bool {
+        let is_free = self.run.is_none() && self.waiting.is_empty();
+        !self.is_script || is_free || !self.asked.is_empty() || self.paused.is_some()
     }
 
     async fn on_done(&mut self, done: Done) -> Result<ControlFlow<Over>, Failure> {
@@ -284,190 +330,6 @@ impl Chat<'_> {
         }
     }
 
-    async fn on_line(&mut self, line: String) -> Result<ControlFlow<Over>, Failure> {
-        if line.trim().is_empty() {
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.warned = false;
-        let text = match slash::parse(&line) {
-            Line::Command { act: Act::Leave, .. } => return Ok(ControlFlow::Break(Over::Left)),
-            _ if self.who == As::Observer => {
-                self.view.notice("an observer cannot send messages; Ctrl-D leaves")?;
-                return Ok(ControlFlow::Continue(()));
-            }
-            Line::Command { act, rest } => return self.command(act, rest).await,
-            Line::Wrong(why) => {
-                self.view.notice(&why)?;
-                return Ok(ControlFlow::Continue(()));
-            }
-            Line::Message(text) => text,
-        };
-        if let (false, Some(verdict)) = (self.asked.is_empty(), answer::verdict(&text)) {
-            self.answer(verdict).await?;
-        } else if let Some(checkpoint) = self.paused.clone() {
-            self.go_on_with(&checkpoint, text).await?;
-        } else {
-            self.keep(text)?;
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// A message that is sent now, or when the session can take it.
-    fn keep(&mut self, text: String) -> Result<(), Failure> {
-        if self.waiting.len() >= WAITING_MAX {
-            return Ok(self.view.notice("not sent: too many messages are waiting")?);
-        }
-        let client_id = client_id();
-        if self.run.is_some() && self.at_editor {
-            // It is shown again in its place in the conversation, when it is sent.
-            let shown = crate::words::shorten(&output::one_line(&text), 60);
-            self.view.notice(&format!("waiting for the end of the run: {shown}"))?;
-        } else {
-            self.view.typed(&client_id);
-        }
-        let model_override = self.model.take().map(Some);
-        let (approvals, allow) = (self.consent.given(), self.consent.allow.clone());
-        let client_id = Some(client_id);
-        let mut parts = std::mem::take(&mut self.parts);
-        match images::read(&images::named_in(&text)) {
-            Ok(named) => parts.extend(named),
-            Err(Failure::Said { message, .. }) => {
-                self.view.notice(&format!("not sent: {}", output::one_line(&message)))?;
-                self.parts = parts;
-                return Ok(());
-            }
-            Err(failure) => return Err(failure),
-        }
-        self.waiting.push_back(NewMessage {
-            text,
-            parts,
-            client_id,
-            model_override,
-            approvals,
-            allow,
-            net: self.consent.net,
-        });
-        Ok(())
-    }
-
-    async fn command(&mut self, act: Act, rest: String) -> Result<ControlFlow<Over>, Failure> {
-        match act {
-            Act::Leave => return Ok(ControlFlow::Break(Over::Left)),
-            Act::Help => slash::help().iter().try_for_each(|line| self.view.line(line))?,
-            Act::Cancel if self.run.is_none() => self.view.notice("nothing is running")?,
-            Act::Cancel => self.cancel().await?,
-            Act::Model => {
-                self.view.notice(&format!("{rest} from the next message on"))?;
-                self.model = Some(rest);
-            }
-            Act::Switch if rest.is_empty() => {
-                let line = format!("{} {}", self.view.named, self.id);
-                self.view.line(&line)?;
-            }
-            Act::Switch => {
-                let root = self.root.clone();
-                // It asks the daemon over a connection of its own, which waits.
-                let found =
-                    tokio::task::spawn_blocking(move || open::found_or_new(&root, &rest, None, None)).await;
-                match found {
-                    Ok(Ok(id)) => return Ok(ControlFlow::Break(Over::Switch(id))),
-                    Ok(Err(Failure::Said { message, .. })) => self.view.notice(&message)?,
-                    Ok(Err(other)) => return Err(other),
-                    Err(error) => return Err(Failure::new(Code::Eio, error.to_string())),
-                }
-            }
-            Act::Run(template) => self.run_ctx(template, &rest).await?,
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Runs a command of this program on the session and shows what it prints.
-    async fn run_ctx(&mut self, template: &[&str], rest: &str) -> Result<(), Failure> {
-        let program =
-            std::env::current_exe().map_err(|error| Failure::io("the path of this program", error))?;
-        let words = slash::arguments(template, &self.id.to_string(), rest);
-        let ran = tokio::process::Command::new(program)
-            .args(words)
-            .env("CTX_ROOT", &self.root.path)
-            .stdin(std::process::Stdio::null())
-            .output()
-            .await
-            .map_err(|error| Failure::io("ctx", error))?;
-        for text in [ran.stdout, ran.stderr] {
-            String::from_utf8_lossy(&text).lines().try_for_each(|line| self.view.line(line))?;
-        }
-        Ok(())
-    }
-
-    async fn take(&mut self, frame: &LiveFrame) -> Result<ControlFlow<Over>, Failure> {
-        match frame.channel.as_str() {
-            "output" => self.place.output = frame.seq,
-            "events" => self.place.events = frame.seq,
-            _ => return self.take_control(frame),
-        }
-        let said = |name: &str| frame.payload.get(name).and_then(|text| text.as_str());
-        let mut asked = None;
-        match frame.kind.as_str() {
-            "run.created" | "run.context" => {
-                self.run = said("run_id").map(str::to_owned);
-                self.warned = false;
-            }
-            // The end of another run than ours was seen already.
-            "run.completed" | "run.cancelled" if self.run.as_deref() == said("run_id") => {
-                (self.run, self.paused) = (None, None);
-            }
-            "session.queued_discarded" => self.run = None,
-            "checkpoint.created" => self.paused = said("checkpoint_id").map(str::to_owned),
-            "checkpoint.resumed" | "checkpoint.rolled_back" => self.paused = None,
-            "approval.requested" => {
-                let text = |name: &str| said(name).unwrap_or_default().to_owned();
-                asked = Some(Asked { id: text("approval_id"), tool: text("tool") });
-            }
-            "approval.settled" => self.asked.retain(|one| Some(one.id.as_str()) != said("approval_id")),
-            _ => {}
-        }
-        self.view.frame(frame)?;
-        if let Some(asked) = asked.filter(|_| self.who != As::Observer) {
-            self.asked.push_back(asked);
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn take_control(&mut self, frame: &LiveFrame) -> Result<ControlFlow<Over>, Failure> {
-        let said = |name: &str| frame.payload.get(name).and_then(|text| text.as_str()).unwrap_or_default();
-        match (frame.kind.as_str(), said("code")) {
-            ("closing", "session_ended") => Ok(ControlFlow::Break(Over::Ended("the session has ended"))),
-            ("closing", "session_failed") => {
-                let failure = Failure::new(Code::Eshutdown, "the session has failed");
-                let failure = failure.hint(format!(
-                    "`ctx show {}` shows the reason; `ctx restart` starts a new session",
-                    self.id
-                ));
-                Ok(ControlFlow::Break(Over::Lost(failure)))
-            }
-            ("closing", "taken_over") => {
-                let failure = Failure::new(Code::Ebusy, "another client has taken over this session");
-                let failure = failure.hint(format!(
-                    "the session continues; `ctx attach {} --takeover` takes it back, `ctx chat` joins in",
-                    self.view.named
-                ));
-                Ok(ControlFlow::Break(Over::Lost(failure)))
-            }
-            ("closing", "shutdown") => Ok(ControlFlow::Break(Over::Stopping)),
-            ("closing", _) => {
-                if is_gap(frame) {
-                    self.place = Place::default();
-                }
-                Ok(ControlFlow::Break(Over::Broken))
-            }
-            ("error", code) => {
-                self.view.notice(&format!("{} ({code})", said("message")))?;
-                Ok(ControlFlow::Continue(()))
-            }
-            _ => Ok(ControlFlow::Continue(())),
-        }
-    }
-
     /// Ctrl-C or Escape: cancels the run; again, or where nothing runs twice, leaves.
     async fn interrupted(&mut self) -> Result<ControlFlow<Over>, Failure> {
         self.view.keyed();
@@ -476,7 +338,10 @@ impl Chat<'_> {
         }
         self.warned = true;
         match self.run {
-            Some(_) => self.cancel().await?,
+            Some(_) => {
+                self.keeps_draft = true;
+                self.cancel().await?;
+            }
             None => self.view.notice("nothing is running; press Ctrl-C again or Ctrl-D to leave")?,
         }
         Ok(ControlFlow::Continue(()))
@@ -490,35 +355,5 @@ impl Chat<'_> {
             Err(Failure::Said { message, .. }) => Ok(self.view.notice(&output::plain(&message))?),
             Err(other) => Err(other),
         }
-    }
-
-    /// Sends the first message that waits, if the session can take one. False: the daemon broke off.
-    async fn send_waiting(&mut self) -> Result<bool, Failure> {
-        if self.run.is_some() {
-            return Ok(true);
-        }
-        let Some(message) = self.waiting.front() else { return Ok(true) };
-        match self.tell::<Posted>("/messages", message).await {
-            Ok(posted) => {
-                self.run = Some(posted.run_id.to_string());
-                self.waiting.pop_front();
-            }
-            Err(Failure::Said { code: Code::Ehostdown, .. }) => return Ok(false),
-            // Someone else was faster; the message waits for the end of that run.
-            Err(Failure::Said { code: Code::Ebusy, .. }) if self.is_busy().await? => {}
-            Err(Failure::Said { code, message, .. }) => {
-                self.waiting.pop_front();
-                self.view.notice(&format!("not sent: {} ({code})", output::plain(&message)))?;
-            }
-            Err(other) => return Err(other),
-        }
-        Ok(true)
-    }
-
-    /// Whether the session has a run, whose end will be shown.
-    async fn is_busy(&mut self) -> Result<bool, Failure> {
-        let session = Past { root: self.root, id: self.id }.session().await?;
-        self.run = session.current_run.map(|run| run.to_string());
-        Ok(self.run.is_some())
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use ctx_agent::nearest::nearest;
 use ctx_api::http::{List, NewSession, Project, Session};
 use ctx_session::{Code, Name, SessionId};
+use ctx_views::read::SessionsDir;
 use serde::Deserialize;
 
 use super::editor::Words;
@@ -14,9 +16,22 @@ use crate::root::Root;
 use crate::sessions;
 use crate::{here, output};
 
-/// The session that a word names.
-pub fn existing(root: &Root, word: &str) -> Result<SessionId, Failure> {
-    sessions::find_id(root, word)
+/// Sessions of an agent among which a similar name is looked for.
+const NAMES_MAX: usize = 1_000;
+
+/// The session that a chat is about.
+#[derive(Debug)]
+pub struct Opened {
+    pub id: SessionId,
+    /// What is to be said of it, if it was made just now.
+    pub news: Option<String>,
+}
+
+impl Opened {
+    /// The session that a word names.
+    pub fn existing(root: &Root, word: &str) -> Result<Opened, Failure> {
+        Ok(Opened { id: sessions::find_id(root, word)?, news: None })
+    }
 }
 
 /// The session that a word names, or a new one of that name: `agent/name`, a name of this directory's agent, an agent, or
@@ -26,21 +41,27 @@ pub fn found_or_new(
     word: &str,
     cwd: Option<String>,
     dir: Option<&Path>,
-) -> Result<SessionId, Failure> {
+) -> Result<Opened, Failure> {
     let is_agent = |name: &str| root.path.join("agent").join(format!("{name}.d")).exists();
     let of_dir = |agent: &Name| match word {
         sessions::HERE => agent.to_string(),
         word if word.contains('/') || is_agent(word) => word.to_owned(),
         word => format!("{agent}/{word}"),
     };
-    let mut here = None;
+    let (mut here, mut warnings) = (None, Vec::new());
     if dir.is_some() || word == sessions::HERE {
-        here = Some(Here::of(root, dir)?);
+        let (found, said) = Here::quietly(root, dir)?;
+        (here, warnings) = (Some(found), said);
     }
     let asked = here.as_ref().map_or_else(|| word.to_owned(), |here| of_dir(&here.agent));
     match sessions::find_id(root, &asked) {
         Ok(id) if !is_over(root, id)? => match cwd {
-            None => return Ok(id),
+            None => {
+                if let Some(here) = &here {
+                    here.warn(root, &id.to_string(), &warnings);
+                }
+                return Ok(Opened { id, news: None });
+            }
             Some(_) => {
                 let message = format!("{asked} has a working directory already");
                 return Err(Failure::new(Code::Einval, message)
@@ -50,6 +71,7 @@ pub fn found_or_new(
         Ok(_) | Err(Failure::Said { code: Code::Enoent, .. }) => {}
         Err(failure) => return Err(failure),
     }
+    warnings.iter().for_each(output::say);
     let here = match here {
         None if !asked.contains('/') && !is_agent(&asked) => Some(Here::of(root, dir)?),
         here => here,
@@ -67,6 +89,7 @@ pub fn found_or_new(
     let asks_here = dir.is_some();
     let name =
         Name::of_session(name).map_err(|rule| Failure::new(Code::Einval, format!("`{name}`: {rule}")))?;
+    let news = news_of(root, &agent, &name);
     let new = NewSession {
         name: Some(name.to_string()),
         agent: Some(agent.to_string()),
@@ -79,7 +102,22 @@ pub fn found_or_new(
     if !asks_here {
         output::say(format_args!("{agent} works {}, not in this directory", where_it_works(&session)));
     }
-    Ok(session.id)
+    Ok(Opened { id: session.id, news: Some(news) })
+}
+
+/// A session that was made because none has this name: perhaps another was meant.
+fn news_of(root: &Root, agent: &Name, name: &Name) -> String {
+    let known = || -> Result<Vec<String>, Failure> {
+        let of_agent = SessionsDir::of_agent(sessions::own_uid(), agent.clone());
+        let found = root.reader()?.newest_of_all(&of_agent, NAMES_MAX)?;
+        Ok(found.iter().map(|session| sessions::plain_name(&session.dir_name).to_owned()).collect())
+    };
+    // A suggestion is a courtesy: what cannot be read is not suggested.
+    let known = known().unwrap_or_default();
+    match nearest(name.as_str(), known.iter().map(String::as_str)).filter(|near| *near != name.as_str()) {
+        Some(near) => format!("new session (did you mean {near}?)"),
+        None => "new session".to_owned(),
+    }
 }
 
 /// This directory, or another in its place, and the agent of its project.
@@ -89,9 +127,17 @@ pub struct Here {
 }
 
 impl Here {
+    /// Its warnings are said.
     pub fn of(root: &Root, dir: Option<&Path>) -> Result<Here, Failure> {
+        let (here, warnings) = Here::quietly(root, dir)?;
+        warnings.iter().for_each(output::say);
+        Ok(here)
+    }
+
+    /// With what is to be said of a new session there.
+    pub fn quietly(root: &Root, dir: Option<&Path>) -> Result<(Here, Vec<String>), Failure> {
         let dir = here::dir(dir)?;
-        let project = here::project(root, &dir)?;
+        let project = here::project_quietly(root, &dir)?;
         let Some(agent) = project.agent else {
             let error = project.errors.first();
             let error = error.map(|error| format!("{}:{}: {}", error.file, error.line, error.message));
@@ -102,7 +148,27 @@ impl Here {
             );
             return Err(Failure::new(Code::Ebadmsg, message).hint("`ctx project check` shows every error"));
         };
-        Ok(Here { dir, agent })
+        Ok((Here { dir, agent }, project.warnings))
+    }
+
+    /// Says the warnings for a session that `word` names. One that began in another directory has what it had there, so
+    /// that they say nothing of it.
+    pub fn warn(&self, root: &Root, word: &str, warnings: &[String]) {
+        if warnings.is_empty() {
+            return;
+        }
+        let began = || {
+            let reader = root.reader().ok()?;
+            let meta = reader.meta(&reader.resolve(sessions::own_uid(), word).ok()?).ok()?;
+            meta.dir.filter(|_| !meta.state.is_over())
+        };
+        match began().filter(|dir| *dir != self.dir) {
+            Some(dir) => output::say(format_args!(
+                "this session began in {} and keeps the files it had there; `ctx chat NAME` starts another",
+                output::one_line(&dir)
+            )),
+            None => warnings.iter().for_each(output::say),
+        }
     }
 }
 

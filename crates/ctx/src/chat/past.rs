@@ -108,9 +108,6 @@ impl Past<'_> {
             let checkpoint: Checkpoint = self.get(&format!("/checkpoints/{id}")).await?;
             view.paused(&id.to_string(), checkpoint.reason.as_deref())?;
         }
-        if session.queued {
-            view.notice(&crate::waits::queued(&view.named, session.limit))?;
-        }
         let mut waiting = Vec::new();
         if session.pending_approvals > 0 {
             let asked: List<Approval> = self.get("/approvals").await?;

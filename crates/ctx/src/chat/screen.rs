@@ -31,6 +31,8 @@ const OVER: &str = "\x1b[A\r\x1b[2K";
 #[derive(Debug, Default)]
 pub struct Last {
     part: Option<(String, Moment)>,
+    /// What stood there when the terminal got another width, which has broken it anew: it is not printed again.
+    rewrapped: String,
 }
 
 impl Last {
@@ -41,13 +43,70 @@ impl Last {
         if row.is_part {
             self.part = Some((row.text.clone(), now));
         }
-        let text = match before {
-            Some((_, then)) if then == now => format!("{OVER}{}", row.text),
-            Some((shown, _)) => row.text.strip_prefix(shown.as_str()).unwrap_or(&row.text).to_owned(),
-            None => row.text,
-        };
-        (!text.is_empty()).then_some(text)
+        match before {
+            Some((shown, then)) if then.0 == now.0 && then.1 != now.1 => {
+                self.rewrapped = shown.trim_end_matches('\n').to_owned();
+                Some(self.not_rewrapped(&row))
+            }
+            // Of what was broken anew, nothing may stand in the row above.
+            Some((shown, then)) if then == now => {
+                let stands = without(&shown, &self.rewrapped).is_none_or(|(rest, _)| rest.trim() != "");
+                let text = self.not_rewrapped(&row);
+                Some(if stands { format!("{OVER}{text}") } else { text })
+            }
+            Some((shown, _)) => {
+                self.rewrapped.clear();
+                Some(row.text.strip_prefix(shown.as_str()).unwrap_or(&row.text).to_owned())
+            }
+            None => Some(self.not_rewrapped(&row)),
+        }
+        .filter(|text| !text.is_empty())
     }
+
+    /// What is new in a row.
+    fn not_rewrapped(&mut self, row: &Row) -> String {
+        if self.rewrapped.is_empty() {
+            return row.text.clone();
+        }
+        let (text, left) = match without(&row.text, &self.rewrapped) {
+            // What stands there has a row's end already.
+            Some((rest, left)) => {
+                let rest = rest.strip_prefix('\n').unwrap_or(rest);
+                (from_word(&row.text, rest).to_owned(), left.to_owned())
+            }
+            None => (row.text.clone(), String::new()),
+        };
+        // A part comes again.
+        if !row.is_part {
+            self.rewrapped = left;
+        }
+        text
+    }
+}
+
+/// The end of a text, with the whole of the word that it begins in.
+fn from_word<'a>(text: &'a str, rest: &'a str) -> &'a str {
+    if rest.is_empty() || rest.starts_with(char::is_whitespace) {
+        return rest;
+    }
+    let before = text.len().checked_sub(rest.len()).and_then(|at| text.get(..at)).unwrap_or_default();
+    let start = before.rfind([' ', '\n']).map_or(0, |blank| blank + 1);
+    text.get(start..).unwrap_or(rest)
+}
+
+/// What a text has beyond another that it begins with, wherever its rows break, and what it lacks of that one. None: it
+/// does not begin with it.
+fn without<'a>(text: &'a str, known: &'a str) -> Option<(&'a str, &'a str)> {
+    let (mut rest, mut left) = (text, known);
+    while let (Some(c), Some(k)) = (rest.chars().next(), left.chars().next()) {
+        match c {
+            _ if c == k => left = left.get(k.len_utf8()..)?,
+            '\n' => {}
+            _ => return None,
+        }
+        rest = rest.get(c.len_utf8()..)?;
+    }
+    Some((rest, left))
 }
 
 pub struct Screen {
@@ -203,6 +262,28 @@ mod tests {
                 format!("unbelievable\nsecond\nthird {}\n{}\n", "word ".repeat(14), "word ".repeat(6));
             assert_eq!(all, wanted, "{pauses}");
         }
+    }
+
+    #[test]
+    fn in_another_width_what_stands_there_is_not_printed_again() {
+        let part = |text: &str| Row { text: format!("{text}\n"), is_part: true };
+        let whole = |text: &str| Row { text: format!("{text}\n"), is_part: false };
+        let mut last = Last::default();
+        let (wide, narrow) = ((0, Some(80)), (0, Some(10)));
+        assert_eq!(last.printed(part("alpha beta gam"), wide).as_deref(), Some("alpha beta gam\n"));
+        // The terminal is narrow now; the rows are broken anew, and what is new stands below, in whole words.
+        assert_eq!(last.printed(whole("alpha "), narrow), None);
+        assert_eq!(last.printed(part("beta gamma"), narrow).as_deref(), Some("gamma\n"));
+        assert_eq!(last.printed(part("beta gamma "), narrow).as_deref(), Some(&*format!("{OVER}gamma \n")));
+        assert_eq!(
+            last.printed(whole("beta gamma \ndelta"), narrow).as_deref(),
+            Some(&*format!("{OVER}gamma \ndelta\n"))
+        );
+        assert_eq!(last.printed(whole("alpha"), narrow).as_deref(), Some("alpha\n"), "it is forgotten");
+        // Wider, with nothing new at first.
+        assert_eq!(last.printed(part("four"), narrow).as_deref(), Some("four\n"));
+        assert_eq!(last.printed(part("four"), wide), None);
+        assert_eq!(last.printed(whole("four end."), wide).as_deref(), Some(" end.\n"));
     }
 
     #[test]

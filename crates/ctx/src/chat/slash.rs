@@ -12,9 +12,12 @@ pub enum Act {
     Cancel,
     Switch,
     Model,
+    Drop,
     /// Runs `ctx` with these words. `{session}` is the session's id, `{rest}` what was typed behind the command as one
     /// word; a word with a `{rest}` that is empty is left out, with the option before it.
     Run(&'static [&'static str]),
+    /// The same, and the session's own frames tell of it: only a failure is printed.
+    Told(&'static [&'static str]),
 }
 
 /// Whether something must stand behind the command.
@@ -42,9 +45,10 @@ pub const TABLE: &[Row] = &[
     row("/help", Nothing, "list these commands", Act::Help),
     row("/quit", Nothing, "leave; the session continues", Act::Leave),
     row("/cancel", Nothing, "cancel the run", Act::Cancel),
+    row("/drop", Nothing, "take back the message that waits", Act::Drop),
     row("/session", Maybe("NAME"), "switch to another session, or show this one", Act::Switch),
     row("/model", Always("MODEL"), "use provider:model from the next message on", Act::Model),
-    row("/title", Always("TEXT"), "give the session a title", Act::Run(&["rename", "{session}", "{rest}"])),
+    row("/title", Always("TEXT"), "give the session a title", Act::Told(&["rename", "{session}", "{rest}"])),
     row(
         "/pause",
         Maybe("REASON"),
@@ -62,7 +66,7 @@ pub const TABLE: &[Row] = &[
         "/rollback",
         Maybe("CHECKPOINT"),
         "go back to a checkpoint",
-        Act::Run(&["rollback", "--yes", "{session}", "{rest}"]),
+        Act::Told(&["rollback", "--yes", "{session}", "{rest}"]),
     ),
     row(
         "/compact",
@@ -134,19 +138,32 @@ pub fn arguments(template: &[&str], session: &str, rest: &str) -> Vec<String> {
     words
 }
 
-pub fn help() -> Vec<String> {
+/// Widest first column of the help, with what is left of it.
+const HELP_WIDE: usize = 26;
+/// Characters that what a command does may need.
+const ABOUT_WIDE: usize = 46;
+
+/// The commands and keys; on a narrow terminal, what each does is below it.
+pub fn help(width: Option<usize>) -> Vec<String> {
     let shown = |row: &Row| match row.takes {
         Nothing => row.word.to_owned(),
         Maybe(what) => format!("{} [{what}]", row.word),
         Always(what) => format!("{} {what}", row.word),
     };
-    let mut lines: Vec<String> =
-        TABLE.iter().map(|row| format!("  {:<24}{}", shown(row), row.about)).collect();
-    lines.push(format!("  {:<24}{}", "//…", "a message that begins with /"));
-    lines.push(format!("  {:<24}{}", "@path", "Tab completes the name of a file"));
-    lines.push(format!("  {:<24}{}", "Alt-Enter", "a new line in the message"));
-    lines.push(format!("  {:<24}{}", "Esc, Ctrl-C", "cancel the run; again: leave"));
-    lines
+    let mut lines: Vec<(String, &str)> = TABLE.iter().map(|row| (shown(row), row.about)).collect();
+    let keys = [
+        ("//…", "a message that begins with /"),
+        ("@path", "Tab completes the name of a file"),
+        ("Alt-Enter", "a new line in the message"),
+        ("Esc, Ctrl-C", "cancel the run; again: leave"),
+    ];
+    lines.extend(keys.map(|(key, about)| (key.to_owned(), about)));
+    let is_narrow = width.is_some_and(|width| width < HELP_WIDE + ABOUT_WIDE);
+    let line = |(what, about): (String, &str)| match is_narrow {
+        true => vec![format!("  {what}"), format!("      {about}")],
+        false => vec![format!("  {what:<24}{about}")],
+    };
+    lines.into_iter().flat_map(line).collect()
 }
 
 #[cfg(test)]
@@ -170,6 +187,17 @@ mod tests {
         }
         let Line::Wrong(why) = parse("/rolback") else { panic!("sent") };
         assert!(why.contains("did you mean /rollback?") && why.contains("not sent"), "{why}");
+    }
+
+    #[test]
+    fn the_help_fits_the_terminal() {
+        for width in [50, 80] {
+            let wide = |line: &String| line.chars().count();
+            let lines = help(Some(width));
+            assert!(lines.iter().map(wide).max() <= Some(width), "{width}: {lines:?}");
+        }
+        assert_eq!(help(None).len(), help(Some(80)).len());
+        assert!(help(Some(50)).len() > help(None).len());
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    let id = chat::existing(root, &args.session)?;
+    let opened = chat::Opened::existing(root, &args.session)?;
     if !args.observe && !std::io::stdin().is_terminal() {
         return Err(Failure::new(Code::Einval, "attach needs a terminal").hint(
             "use --observe to watch, `ctx chat` or `ctx send` to send messages, or `ctx log -f` to follow the log",
@@ -51,7 +51,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let who = if args.observe { As::Observer } else { As::Operator { takeover: args.takeover } };
     chat::run(
         root,
-        id,
+        opened,
         Options {
             who,
             joins: false,

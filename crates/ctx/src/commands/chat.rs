@@ -16,7 +16,8 @@ use crate::sessions;
 /// Talk with an agent
 ///
 /// Shows the end of the conversation and then everything that happens in it, whichever client it comes from. What you
-/// type is a message; several lines with Alt-Enter or a paste. A message typed during a run waits for its end. If a tool
+/// type is a message; several lines with Alt-Enter or a paste. A message typed during a run waits for its end (/drop takes
+/// it back). If a tool
 /// call needs your approval, answer with y, n, n and a reason, or a to allow such calls until the session ends. If the
 /// model paused to ask, what you type is the answer. An image file that a message names as @FILE is shown with it. Type
 /// /help for the commands.
@@ -24,8 +25,10 @@ use crate::sessions;
 /// The directory decides: the project is the nearest one with a .ctx/project.yaml, else the git work tree, else the
 /// directory itself, and each has its own agent and sessions.
 ///
-/// Esc or Ctrl-C cancels the run; again, it leaves. Ctrl-D leaves. The session continues without you, and the same command
-/// comes back to it. Without a terminal, every line of stdin is a message, and the answers go to stdout.
+/// Esc or Ctrl-C cancels the run and keeps what you have typed; again, it leaves. Ctrl-D leaves. The session continues without you, and the same command
+/// comes back to it. Without a terminal, every line of stdin is a message, and the answers go to stdout; a line is read
+/// when the one before is answered. If a call needs your approval, the next line is the answer; any other line, or the end
+/// of stdin, denies it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -82,10 +85,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         (Some(session), false) => format!("{}/{session}", args.agent),
     };
     let parts = images::read(&args.images)?;
-    let id = chat::found_or_new(root, &word, args.cwd, args.dir.as_deref())?;
+    let opened = chat::found_or_new(root, &word, args.cwd, args.dir.as_deref())?;
     // A script reads the answers; what was said before is not among them.
     let is_person = std::io::IsTerminal::is_terminal(&std::io::stdin());
     let tail = if is_person { usize::from(args.tail) } else { 0 };
     let who = As::Operator { takeover: false };
-    chat::run(root, id, Options { who, joins: true, tail, model: args.model, consent: args.consent, parts })
+    chat::run(
+        root,
+        opened,
+        Options { who, joins: true, tail, model: args.model, consent: args.consent, parts },
+    )
 }

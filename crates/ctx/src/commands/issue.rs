@@ -58,6 +58,7 @@ enum What {
         json: bool,
     },
     /// List open issues by number
+    #[command(alias = "list")]
     Ls {
         /// Also list resolved and closed issues
         #[arg(short, long)]

@@ -137,6 +137,12 @@ enum SortWord {
 }
 
 pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
+    if root.is_new() {
+        if !args.json {
+            output::say("no sessions yet; `ctx chat` starts the first one");
+        }
+        return Ok(());
+    }
     let own = here::agent(&root.path).map(|agent| agent.project);
     // Whoever needs the user, and whatever else they name, may be anywhere.
     let is_wide = args.all_dirs || args.needs_me || args.agent.is_some() || args.project.is_some();

@@ -85,6 +85,8 @@ impl ValueEnum for HostWord {
             HostWord(Host::VsCode),
             HostWord(Host::Gemini),
             HostWord(Host::Opencode),
+            HostWord(Host::Goose),
+            HostWord(Host::Qwen),
         ]
     }
 

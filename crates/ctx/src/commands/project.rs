@@ -59,6 +59,7 @@ enum What {
         json: bool,
     },
     /// List the projects
+    #[command(alias = "list")]
     Ls {
         /// Print one JSON object per line
         #[arg(long)]

@@ -14,8 +14,8 @@ use crate::{sessions, table, waits, words};
 
 /// List, start or discard queued messages
 ///
-/// A message is queued when the limit of concurrent runs is reached. It does not start automatically: `resume`
-/// starts it when a run has ended, `discard` drops it. Without a subcommand, `list`.
+/// A message is queued when the limit of concurrent runs is reached. While `ctx send` or `ctx chat` waits for its answer, it
+/// starts when a run has ended. Otherwise `resume` starts it then; `discard` drops it. Without a subcommand, `list`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,14 +25,19 @@ Examples:
   ctx queue discard coder/build   drop it; `ctx history --all` still shows it
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
+    /// Print one JSON object per queued message
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
     /// List queued messages
+    #[command(alias = "ls")]
     List {
         /// Print one JSON object per line
         #[arg(long)]
@@ -57,7 +62,7 @@ enum What {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let api = Api::new(root);
-    match args.what.unwrap_or(What::List { json: false }) {
+    match args.what.unwrap_or(What::List { json: args.json }) {
         What::List { json } => list(&api, json),
         What::Resume { session, json } => {
             let id = chosen(root, &api, session)?;

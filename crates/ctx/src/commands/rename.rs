@@ -36,6 +36,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     if args.json {
         return output::json(&session);
     }
-    output::say(format_args!("{id} is now \"{}\"", session.title.unwrap_or_default()));
+    output::say(format_args!("{id} is now \"{}\"", output::one_line(&session.title.unwrap_or_default())));
     Ok(())
 }

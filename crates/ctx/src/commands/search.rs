@@ -249,7 +249,7 @@ fn hit_line(hit: &Hit, now: Timestamp, paint: Paint) -> String {
         (Role::Tool, Some(tool)) => paint.dim(&format!("{role} {}", output::plain(tool))),
         (Role::Subagent | Role::System | Role::Tool, _) => paint.dim(role),
     };
-    let when = format!("{} ({} ago)", words::date_time(hit.time), words::age(now, hit.time));
+    let when = format!("{} ({} ago)", words::Clock::Local.show(hit.time), words::age(now, hit.time));
     let standing = match hit.standing {
         Standing::Counts => String::new(),
         Standing::Compacted => paint.dim("  (compacted)"),

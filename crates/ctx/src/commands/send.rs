@@ -95,7 +95,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             (agent, dir)
         }
         None => {
-            let here = chat::Here::of(root, args.dir.as_deref())?;
+            let (here, warnings) = chat::Here::quietly(root, args.dir.as_deref())?;
+            let session =
+                args.session.clone().map_or_else(|| sessions::current_name(root, &here.agent), Ok)?;
+            let label = if session.contains('/') { session } else { format!("{}/{session}", here.agent) };
+            here.warn(root, &label, &warnings);
             (here.agent, Some(here.dir))
         }
     };

@@ -44,6 +44,7 @@ enum What {
         group: String,
     },
     /// List the spaces that you are let into
+    #[command(alias = "list")]
     Ls {
         /// Print JSON
         #[arg(long)]

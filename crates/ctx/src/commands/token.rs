@@ -48,6 +48,7 @@ enum What {
         uid: Option<u32>,
     },
     /// List tokens, without their secrets
+    #[command(alias = "ls")]
     List {
         /// Print JSON
         #[arg(long)]

@@ -9,16 +9,15 @@ mod show;
 
 use std::time::Duration;
 
-use ctx_api::http::Posted;
 use ctx_api::socket::{DoneStatus, Frame, Request};
 use ctx_session::record::RunFinish;
 use ctx_session::{Code, IdSource, Object};
-use hyper::Method;
 
-use crate::client::{AgentSocket, Api, LiveSocket};
+use crate::client::AgentSocket;
 use crate::failure::Failure;
+use crate::room::{self, Room};
 use crate::root::Root;
-use crate::{output, sessions, waits, words};
+use crate::{output, waits, words};
 
 use asked::Asked;
 pub use interrupt::Interrupts;
@@ -57,8 +56,8 @@ pub struct Talk<'a> {
     with: Object,
     socket: Option<AgentSocket>,
     last_run: Option<String>,
-    /// Says how many runs there are, while a message waits for one to end.
-    counts: Option<LiveSocket>,
+    /// Where a message waits for a run to end.
+    room: Option<Room>,
     asked: Asked,
 }
 
@@ -95,7 +94,7 @@ enum Event {
 
 impl<'a> Talk<'a> {
     pub fn new(root: &'a Root, with: Object) -> Talk<'a> {
-        Talk { root, with, socket: None, last_run: None, counts: None, asked: Asked::default() }
+        Talk { root, with, socket: None, last_run: None, room: None, asked: Asked::default() }
     }
 
     /// The run of the last message.
@@ -134,10 +133,9 @@ impl<'a> Talk<'a> {
                     {
                         self.asked.add(session, approval);
                     }
-                    if seen.is_queued && self.counts.is_none() {
-                        let place = self.place_in_queue(&seen).await;
-                        show.talk(waits::waits_in_queue(place));
-                        self.counts = LiveSocket::system(self.root).await.ok();
+                    if let (true, None, Some(id)) = (seen.is_queued, &self.room, &seen.session_id) {
+                        show.talk(waits::waits_in_queue(room::place(self.root, id).await));
+                        self.room = Some(Room::watch(self.root).await);
                     }
                     if seen.cancel_asked && interrupts.count() == 1 && seen.run.is_some() {
                         self.cancel(&mut seen, request).await;
@@ -177,7 +175,7 @@ impl<'a> Talk<'a> {
         let read = tokio::select! {
             read = socket.next() => read,
             () = interrupts.next() => return Event::Interrupted,
-            () = counted(&mut self.counts) => return Event::Counted,
+            () = room::counted(&mut self.room) => return Event::Counted,
             line = self.asked.line() => return Event::Typed(line),
         };
         match read {
@@ -197,26 +195,11 @@ impl<'a> Talk<'a> {
     /// Asks for a slot for the message that waits. Its frames come on the connection that it was sent on.
     async fn start_queued(&mut self, seen: &mut Seen) -> Result<(), Failure> {
         let Some(id) = seen.session_id.as_ref().filter(|_| seen.is_queued) else { return Ok(()) };
-        let path = format!("/sessions/{id}/resume");
-        match Api::new(self.root).ask::<Posted>(Method::POST, &path, None).await {
-            Ok(_) => {
-                seen.is_queued = false;
-                self.counts = None;
-                Ok(())
-            }
-            // There is no room yet, or another client was faster; either way frames will come.
-            Err(Failure::Said { code: Code::Ebusy, .. }) => Ok(()),
-            Err(failure) => Err(failure),
+        if room::start(self.root, id).await? {
+            seen.is_queued = false;
+            self.room = None;
         }
-    }
-
-    /// The place among the user's own queued messages, by time. None: it could not be found out.
-    async fn place_in_queue(&self, seen: &Seen) -> Option<usize> {
-        let root = self.root.clone();
-        let asked = tokio::task::spawn_blocking(move || sessions::in_state(&Api::new(&root), "queued"));
-        let mut queued = asked.await.ok()?.ok()?;
-        queued.sort_by_key(|session| session.updated_at);
-        queued.iter().position(|session| Some(session.id.to_string()) == seen.session_id).map(|at| at + 1)
+        Ok(())
     }
 
     /// Writes the request, on a new connection if the old one has gone.
@@ -292,20 +275,6 @@ impl<'a> Talk<'a> {
         }
         Ok(None)
     }
-}
-
-/// Returns when the daemon says how many runs there are; it says so at the beginning, too.
-async fn counted(counts: &mut Option<LiveSocket>) {
-    while let Some(socket) = counts {
-        match socket.next().await {
-            Some(frame) if frame.kind == "sessions.running_count" => return,
-            Some(frame) if frame.kind == "ping" => socket.control("pong", frame.payload).await,
-            Some(_) => {}
-            // The daemon went: the connection of the message breaks too, and that is taken care of.
-            None => *counts = None,
-        }
-    }
-    std::future::pending().await
 }
 
 /// Takes in one frame; frames of other runs pass by.

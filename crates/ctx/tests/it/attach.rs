@@ -53,7 +53,7 @@ fn detaching_leaves_the_run_going_and_ctrl_c_cancels_it() {
     let mut terminal = Pty::ctx(&daemon, &["attach"]);
     terminal.wait_for("running;");
     terminal.type_keys("too early\r");
-    terminal.wait_for("[waiting for the end of the run: too early]");
+    terminal.wait_for("[waiting for the end of the run: too early; ");
     terminal.type_keys("\x03");
     terminal.wait_for("cancelling");
     terminal.wait_for("[cancelled]");

@@ -2,7 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use testkit::{Outcome, Place, finish, until};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{Outcome, Place, Pty, finish, until};
 
 use crate::support::place;
 
@@ -44,6 +45,30 @@ fn the_first_command_starts_the_daemon_and_says_so_in_one_line() {
     // What only reads needs none, and `status` tells the truth.
     assert!(auto.ctx(&["history"]).ok().contains("again"));
     auto.ctx(&["status"]).fails(69);
+}
+
+#[test]
+fn a_chat_starts_a_daemon_that_was_killed_and_sends_what_was_typed_meanwhile() {
+    let auto = Auto(place());
+    let environment = [("CTX_AUTOSTART", "true"), ("CTX_SERVE_LISTEN", "127.0.0.1:0")];
+    let mut pty = Pty::ctx_with(&auto.0, &["chat"], &environment);
+    pty.wait_for("> ");
+    let status: serde_json::Value = serde_json::from_str(&auto.ctx(&["status", "--json"]).ok()).unwrap();
+    let pid = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    pty.type_keys("still there\r");
+    pty.wait_for("[started the daemon (pid ");
+    pty.wait_for("[the daemon is back]");
+    until("the message", || (auto.ctx(&["latest"]).stdout == "still there\n").then_some(()));
+    // Who stops it has a reason to.
+    auto.ctx(&["stop"]).ok();
+    pty.wait_for("[the daemon was stopped; waiting for it");
+    pty.type_keys("too late\r");
+    pty.wait_for("sent when the daemon is back");
+    pty.type_keys("\x04");
+    pty.wait_for("[not sent: too late]");
+    assert_eq!(pty.wait(), 0);
+    assert!(auto.ctx(&["stop"]).stderr.contains("no daemon is running"));
 }
 
 #[test]

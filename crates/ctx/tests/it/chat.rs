@@ -52,7 +52,7 @@ fn what_is_typed_during_a_run_waits_and_is_sent_at_its_end() {
     let mut pty = chat(&daemon);
     ask(&mut pty, "/model debug:script", "from the next message on");
     ask(&mut pty, SLOW, "begun");
-    ask(&mut pty, "and then this", "[waiting for the end of the run: and then this]");
+    ask(&mut pty, "and then this", "[waiting for the end of the run: and then this; ");
     assert!(!daemon.ctx(&["history"]).ok().contains("and then this"), "it is not sent yet");
     // Escape cancels, and what waited is sent.
     pty.type_keys("\x1b");
@@ -117,6 +117,8 @@ fn slash_commands_do_what_the_help_says_and_unknown_ones_are_not_sent() {
     wait_state(&daemon, "default", "idle");
     say(&mut pty, "/title from the chat");
     until("the title", || daemon.ctx(&["ls"]).ok().contains("from the chat").then_some(()));
+    pty.wait_for("[the title is now from the chat]");
+    assert!(!pty.shown().contains("is now \""), "it is said once: {}", pty.shown());
     ask(&mut pty, "/search etc", "coder/default");
     ask(&mut pty, "/fork try", "coder/try was forked");
     ask(&mut pty, "/session other", "coder/other: ");

@@ -149,6 +149,10 @@ fn home_is_never_a_project_and_a_session_there_can_only_read() {
     assert_eq!((row["session"].as_str(), row["project"].as_str()), (Some("coder/default"), Some("default")));
     let shown = finish(place.command(&["log", "--json", "coder/default"]).current_dir(&home)).ok();
     assert!(shown.contains(r#""read_only":true"#), "{shown}");
+    // Elsewhere the same session has the files that it began with, and that is what is said.
+    let said = finish(place.command(&["send", "hello"]).current_dir("/"));
+    let began = format!("this session began in {}", home.canonicalize().unwrap().display());
+    assert!(said.stderr.contains(&began) && !said.stderr.contains("no files"), "{}", said.stderr);
     // A directory below it is one.
     let app = home.join("app");
     std::fs::create_dir(&app).unwrap();

@@ -119,6 +119,28 @@ fn a_session_whose_log_is_gone_or_unreadable_is_failed_at_every_door_until_it_is
                 );
                 assert!(refused.stderr.contains("ctx purge"), "{refused:?}");
             }
+            // A part of the id and the name are known to every command too, where the directory is gone.
+            let end = &id[id.len() - 8..];
+            if way == Way::Directory {
+                for args in [
+                    &["show", end][..],
+                    &["show", &id],
+                    &["history", "coder/lost"],
+                    &["log", end],
+                    &["export", "--to", "jsonl", end],
+                    &["repair", end],
+                    &["fork", end],
+                    &["end", "--yes", end],
+                    &["wait", end],
+                ] {
+                    let said = daemon.ctx(args).fails(1);
+                    assert!(
+                        said.contains("failed") && !said.contains("no agent or session"),
+                        "{args:?}: {said}"
+                    );
+                }
+                daemon.ctx(&["wait", "--for", "ended", end]).ok();
+            }
             let messages = get(&daemon, &format!("/sessions/{id}/messages"));
             assert_eq!(messages["error"]["code"], "ESHUTDOWN", "{messages}");
             assert_ne!(daemon.ctx(&["doctor"]).code, 0, "{way:?}");

@@ -11,6 +11,7 @@ mod attach;
 mod autostart;
 mod cage;
 mod chat;
+mod chat_kept;
 mod coding;
 mod config;
 mod control;

@@ -148,7 +148,7 @@ fn the_first_five_minutes() {
     tmux.see(0, "> said below\nsaid below\n");
     // A restart of the daemon.
     tmux.ctx(&["stop"]).ok();
-    tmux.see(0, "[the daemon does not answer; waiting for it]");
+    tmux.see(0, "[the daemon was stopped; waiting for it");
     tmux.ctx(&["serve", "--detach", "--listen", "127.0.0.1:0"]).ok();
     tmux.see(0, "[the daemon is back]");
     tmux.see(1, "[the daemon is back]");
@@ -178,7 +178,7 @@ fn a_resized_or_suspended_terminal_loses_no_word_and_breaks_none() {
     tmux.see(0, "[approval needed: fs.list /work?");
     tmux.run(&["resize-window", "-x", "90"]);
     tmux.say(0, "typed meanwhile");
-    tmux.see(0, "[waiting for the end of the run: typed meanwhile]");
+    tmux.see(0, "[waiting for the end of the run: typed meanwhile; ");
     tmux.say(0, "y");
     tmux.see(0, "\n> typed meanwhile");
     let screen = tmux.screen(0);

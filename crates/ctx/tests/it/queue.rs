@@ -15,6 +15,9 @@ fn a_message_over_the_limit_waits_until_someone_starts_it() {
     assert!(queued.stderr.contains("ctx queue resume coder/second"));
     let run = queued.ok();
     let waiting = json_lines(&daemon.ctx(&["queue", "list", "--json"]).ok());
+    for words in [&["queue", "--json"][..], &["queue", "ls", "--json"]] {
+        assert_eq!(json_lines(&daemon.ctx(words).ok()), waiting, "{words:?}");
+    }
     assert_eq!((&waiting[0]["name"], &waiting[0]["pending_run"]), (&"second".into(), &run.trim().into()));
     let table = daemon.ctx(&["queue"]).ok();
     assert!(

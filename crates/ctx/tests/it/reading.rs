@@ -109,13 +109,33 @@ fn what_needs_the_daemon_says_that_it_is_down_and_how_to_start_it() {
 #[test]
 fn where_there_is_no_root_there_is_something_to_do_about_it() {
     let place = place();
-    for command in [&["ls"][..], &["latest"], &["history"], &["log", "coder"]] {
+    for command in [&["latest"][..], &["history"], &["log", "coder"], &["show"], &["search", "x"]] {
         let said = place.ctx(command).fails(1);
-        assert!(said.contains("no ctx root:") && said.contains("ctx serve"), "{command:?}: {said}");
+        assert!(said.contains("no session yet") && said.contains("ctx chat"), "{command:?}: {said}");
+    }
+    for command in [&["ls"][..], &["ls", "--needs-me"], &["ls", "-A"]] {
+        let empty = place.ctx(command);
+        assert!(empty.stderr.contains("`ctx chat` starts the first"), "{}", empty.stderr);
+        assert_eq!(empty.ok(), "");
     }
     place.ctx(&["status"]).fails(69);
     place.ctx(&["send", "hello"]).fails(69);
     place.ctx(&["cancel", "coder"]).fails(69);
+}
+
+#[test]
+fn every_listing_is_called_ls_and_list_and_objects_are_told_as_json() {
+    let daemon = daemon();
+    for what in ["agent", "project", "tool", "space", "issue", "token", "queue"] {
+        assert_eq!(daemon.ctx(&[what, "list"]).ok(), daemon.ctx(&[what, "ls"]).ok(), "{what}");
+    }
+    let which = &json_lines(&daemon.ctx(&["which", "coder", "--json"]).ok())[0];
+    assert_eq!(
+        (&which["name"], which["path"].as_str()),
+        (&"coder".into(), daemon.root().join("agent/coder").to_str())
+    );
+    let cat = &json_lines(&daemon.ctx(&["cat", "coder/prompt", "--json"]).ok())[0];
+    assert_eq!(cat["text"].as_str(), Some(daemon.ctx(&["cat", "coder/prompt"]).ok().as_str()));
 }
 
 #[test]

@@ -49,6 +49,9 @@ pub struct Page {
     /// The bytes in base64, where they are not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
+    /// Why there is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -101,6 +104,7 @@ pub(crate) fn read(
         lost_bytes: span.lost,
         text: String::new(),
         base64: None,
+        hint: None,
     };
     let end = match request.grep {
         None => {

@@ -72,6 +72,7 @@ enum What {
         yes: bool,
     },
     /// List the agents
+    #[command(alias = "list")]
     Ls {
         /// Print JSON
         #[arg(long)]

@@ -24,6 +24,9 @@ pub struct Args {
     /// The object, and one of its control files
     #[arg(value_name = "OBJECT[/FILE]")]
     object: String,
+    /// Print the path and the text as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: &Args, root: &Root) -> Result<(), Failure> {
@@ -37,6 +40,10 @@ pub fn run(args: &Args, root: &Root) -> Result<(), Failure> {
         }
     };
     let bytes = std::fs::read(&path).map_err(|error| Failure::io(path.display(), error))?;
+    if args.json {
+        let text = String::from_utf8_lossy(&bytes);
+        return output::json(&serde_json::json!({ "path": path, "text": text }));
+    }
     let mut out = output::stdout();
     out.write_all(&bytes)?;
     out.flush()?;

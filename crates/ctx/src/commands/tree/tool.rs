@@ -61,6 +61,7 @@ enum What {
         schema: Option<PathBuf>,
     },
     /// List the tools that agents can have
+    #[command(alias = "list")]
     Ls {
         /// Print JSON
         #[arg(long)]

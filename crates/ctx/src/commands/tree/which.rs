@@ -22,10 +22,16 @@ pub struct Args {
     /// A name; provider/model for a model
     #[arg(value_name = "NAME")]
     name: String,
+    /// Print the name and the path as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: &Args, root: &Root) -> Result<(), Failure> {
     let found = super::must_find(root, &args.name)?;
+    if args.json {
+        return output::json(&serde_json::json!({ "name": args.name, "path": found.path }));
+    }
     let mut out = output::stdout();
     writeln!(out, "{}", found.path.display())?;
     out.flush()?;
