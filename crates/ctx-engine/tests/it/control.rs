@@ -30,7 +30,7 @@ impl World {
     }
 
     /// Waits until something was said, which the log does not have yet.
-    async fn hears(&self, id: SessionId) {
+    pub async fn hears(&self, id: SessionId) {
         let mut follow = self.engine.follow(ME, id, None).await.unwrap();
         let heard = async { while !matches!(follow.next().await.unwrap().unwrap(), Event::Delta { .. }) {} };
         tokio::time::timeout(Duration::from_secs(60), heard).await.expect("something was said");

@@ -97,6 +97,7 @@ async fn on_a_full_disk_a_post_is_refused_and_the_end_of_a_run_waits_for_room() 
     let world = World::new().await;
     let (idle, busy) = (world.session("idle").await, world.session("busy").await);
     let posted = world.post(busy, "m1", "hold").await.unwrap();
+    world.hears(busy).await;
     world.disk.set_room(Some(0));
     let refused = world.post(idle, "m1", "no room").await.unwrap_err();
     assert_eq!(refused.code, Code::Enospc);

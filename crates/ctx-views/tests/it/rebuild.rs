@@ -618,6 +618,8 @@ proptest! {
         sessions.push(Grown::new(&root, source.fork(8, "s2"), "coder", "s2"));
         let mut db = started(&root);
         let (mut moves, mut seed) = (0, 100);
+        // Logs that someone put in another's place: a purge by id finds them once the index has seen them.
+        let mut unseen = [false; 3];
         for event in events {
             match event {
                 Event::Step { of, step, told } => sessions[of].step(&step, told.then_some(&db)),
@@ -654,6 +656,9 @@ proptest! {
                 }
                 Event::Purge { of } => {
                     seed += 1;
+                    if std::mem::take(&mut unseen[of]) {
+                        prop_assert!(db.wait_all(LONG));
+                    }
                     let id = sessions[of].life.session.id();
                     let dir = root.path(sessions[of].log.dir());
                     sessions[of] = put(&root, seed, "coder", &format!("s{seed}"), &[]);
@@ -668,6 +673,7 @@ proptest! {
                     seed += 1;
                     drop(db);
                     sessions[of].replace(&root, seed, None);
+                    unseen[of] = true;
                     db = started(&root);
                 }
             }

@@ -250,8 +250,9 @@ fn what_was_rolled_back_is_not_shown_to_who_comes_later() {
     ask(&mut pty, "/rollback", "rolled back");
     drop(pty);
     wait_state(&daemon, "default", "idle");
-    let mut later = chat(&daemon);
-    assert!(later.shown().contains("kept words"), "{}", later.shown());
+    let mut later = Pty::ctx(&daemon, &["chat"]);
+    later.wait_for("kept words");
+    later.wait_for(PROMPT);
     ask(&mut later, "go on", "go on\r\n");
     assert!(!later.shown().contains("spoiled"), "{}", later.shown());
 }

@@ -135,7 +135,7 @@ fn who_waits_for_an_answer_is_told_what_it_waits_for() {
     let mut terminal = Pty::ctx(&daemon, &["send", "--model", "debug:script", "--session", "work", &text]);
     terminal.wait_for("paused (sign-off): `ctx resume coder/work` continues");
     daemon.ctx(&["resume", "coder/work"]).ok();
-    terminal.wait_for("approval needed for fs.list /work: `ctx approve coder/work ");
+    terminal.wait_for("approval needed: fs.list /work? y yes, n no");
     daemon.ctx(&["approve", "coder/work"]).ok();
     terminal.wait_for("after");
     assert_eq!(terminal.wait(), 0);

@@ -101,7 +101,7 @@ fn a_session_that_has_spent_its_limit_makes_no_further_call() {
 fn a_model_without_a_price_says_that_no_spend_limit_holds_for_it() {
     let limit = build().env("CTX_LIMITS_SPEND_SESSION_USD", "0.005");
     let (daemon, server) = (limit.start(), ModelServer::start());
-    let words = "the price of openai/unheard-of is not known: what it costs counts for no spend limit";
+    let words = "the price of openai:unheard-of is not known: what it costs counts for no spend limit";
     let ask = |model: &str, session: &str| {
         server.reply(Reply::text("Hi."));
         finish(&mut with_key(&daemon, &server, &["run", "--session", session, "--model", model, "hi"]))

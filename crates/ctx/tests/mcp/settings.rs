@@ -330,7 +330,7 @@ fn options_of_the_set_up_may_stand_behind_it() {
     assert_eq!(before, behind);
     let said = place.ctx(&["mcp", "config", "emacs"]).fails(2);
     assert!(
-        said.contains("[possible values: claude-code, codex, cursor, vscode, gemini, opencode]"),
+        said.contains("[possible values: claude-code, codex, cursor, vscode, gemini, opencode, goose, qwen]"),
         "{said}"
     );
     let hosts = place.ctx(&["__complete", "--", "mcp", "config", "c"]).ok();

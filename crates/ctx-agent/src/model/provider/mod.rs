@@ -152,6 +152,7 @@ impl Remote {
             setup: self.setup.clone(),
             key,
             model: shown,
+            named: request.model.clone(),
             names,
             known: self.known,
             idle: Duration::from_millis(self.limits.model_idle_ms),
@@ -226,7 +227,10 @@ struct Streaming {
     response: Option<reqwest::Response>,
     setup: Setup,
     key: Option<Secret>,
+    /// As people call it, for messages.
     model: String,
+    /// As the request calls it.
+    named: String,
     names: Names,
     known: Option<&'static Known>,
     idle: Duration,
@@ -325,7 +329,7 @@ impl Streaming {
                 provider_call_id: id,
                 name: self.names.ours(&name),
                 input,
-                provider: talk::keep(&self.model, kept),
+                provider: talk::keep(&self.named, kept),
             }),
             Piece::Usage(counted) => Event::Usage(Usage {
                 input: counted.input,
