@@ -39,16 +39,21 @@ pub fn open(root: &Root) -> Result<Index<'_>, Failure> {
     // Says what is to be done where there is no root at all.
     root.reader()?;
     let path = path(root);
+    let not_yet = || {
+        let hint = if root.is_up() {
+            "the daemon rebuilds it within seconds; try again"
+        } else {
+            "start the daemon with `ctx serve`, or build the index with `ctx reindex`"
+        };
+        Err(Failure::new(Code::Enoent, format!("no index yet at {}", path.display())).hint(hint))
+    };
     match std::fs::File::open(&path) {
-        Ok(_) => Ok(Index::File(IndexReader::open(&path)?)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let hint = if root.is_up() {
-                "the daemon rebuilds it within seconds; try again"
-            } else {
-                "start the daemon with `ctx serve`, or build the index with `ctx reindex`"
-            };
-            Err(Failure::new(Code::Enoent, format!("no index yet at {}", path.display())).hint(hint))
-        }
+        Ok(_) => match IndexReader::open(&path) {
+            // The daemon is about to make it.
+            Err(DbError::OtherVersion { version: 0, .. }) => not_yet(),
+            opened => Ok(Index::File(opened?)),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => not_yet(),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Ok(Index::Daemon(ask_daemon(root, &path)?))
         }
