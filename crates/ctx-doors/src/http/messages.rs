@@ -175,14 +175,15 @@ impl Serialize for Found {
 impl Page {
     fn new(query: &MessagesQuery) -> Result<Page, Refusal> {
         let way = query.way()?;
+        let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
         Ok(Page {
             met: way == Way::Before(None),
             way,
-            limit: query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+            limit,
             with_superseded: query.superseded.unwrap_or(true),
             superseded: HashMap::new(),
             pinned: HashMap::new(),
-            found: VecDeque::new(),
+            found: VecDeque::with_capacity(limit + 2),
         })
     }
 

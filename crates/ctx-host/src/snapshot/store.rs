@@ -30,10 +30,7 @@ use super::files::Stat;
 use super::tree::{Hash, Node, PIECE_BYTES, PathText, RelPath, Tree, pieces};
 
 /// Fast: the disk is what one waits for.
-const LEVEL: i32 = 1;
-/// Files that are synced together; a few are synced one by one.
-const BATCH: usize = 1000;
-const FEW: usize = 32;
+pub(super) const LEVEL: i32 = 1;
 /// The longest tree that is read: about ten million files.
 const TREE_BYTES_MAX: u64 = 2 << 30;
 /// A file that was changed so shortly before it was read may change again and look the same.
@@ -138,11 +135,11 @@ impl Drop for Place {
     }
 }
 
-fn io_at(path: &Path) -> impl FnOnce(io::Error) -> SnapshotError {
+pub(super) fn io_at(path: &Path) -> impl FnOnce(io::Error) -> SnapshotError {
     SnapshotError::io(path.display().to_string())
 }
 
-fn private_dir(path: &Path) -> Result<(), SnapshotError> {
+pub(super) fn private_dir(path: &Path) -> Result<(), SnapshotError> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io_at(path))
 }
 
@@ -206,7 +203,7 @@ impl Store {
         written.inspect_err(|_| drop(std::fs::remove_file(&temp))).map_err(io_at(path))
     }
 
-    fn temp(&self, path: &Path) -> Result<(PathBuf, File), SnapshotError> {
+    pub(super) fn temp(&self, path: &Path) -> Result<(PathBuf, File), SnapshotError> {
         let mut random = [0u8; 16];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| io_at(path)(error.into()))?;
@@ -215,7 +212,7 @@ impl Store {
         file.map(|file| (temp, file)).map_err(io_at(path))
     }
 
-    fn object_path(&self, hash: Hash) -> PathBuf {
+    pub(super) fn object_path(&self, hash: Hash) -> PathBuf {
         let name = hash.to_string();
         let (dir, rest) = name.split_at(2);
         self.dir.join("objects").join(dir).join(rest)
@@ -425,67 +422,6 @@ impl Read for Content<'_> {
                 error => io::Error::new(io::ErrorKind::InvalidData, error),
             })?;
             self.now = io::Cursor::new(bytes);
-        }
-    }
-}
-
-/// New content on its way into a store. What is not flushed is not kept.
-pub struct Batch<'a> {
-    store: &'a Store,
-    waiting: HashMap<Hash, PathBuf>,
-    packer: zstd::bulk::Compressor<'static>,
-    /// Bytes written to the store.
-    pub written: u64,
-}
-
-impl<'a> Batch<'a> {
-    pub fn new(store: &'a Store) -> Result<Batch<'a>, SnapshotError> {
-        let packer = zstd::bulk::Compressor::new(LEVEL).map_err(SnapshotError::io("zstd"))?;
-        Ok(Batch { store, waiting: HashMap::new(), packer, written: 0 })
-    }
-
-    pub fn put(&mut self, bytes: &[u8]) -> Result<Hash, SnapshotError> {
-        let hash = Hash::of(bytes);
-        let path = self.store.object_path(hash);
-        if self.waiting.contains_key(&hash) || path.exists() {
-            return Ok(hash);
-        }
-        let packed = self.packer.compress(bytes).map_err(io_at(&path))?;
-        let (temp, mut file) = self.store.temp(&path)?;
-        let written = file.write_all(&packed);
-        self.waiting.insert(hash, temp);
-        written.map_err(io_at(&path))?;
-        self.written += packed.len() as u64;
-        if self.waiting.len() >= BATCH {
-            self.flush()?;
-        }
-        Ok(hash)
-    }
-
-    /// Everything is on disk and has its name when this returns.
-    pub fn flush(&mut self) -> Result<(), SnapshotError> {
-        let dir = &self.store.dir;
-        let synced = match self.waiting.len() {
-            0 => return Ok(()),
-            1..=FEW => self.waiting.values().try_for_each(|temp| File::open(temp)?.sync_all()),
-            _ => File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?)),
-        };
-        synced.map_err(io_at(dir))?;
-        for (hash, temp) in std::mem::take(&mut self.waiting) {
-            let path = self.store.object_path(hash);
-            if let Some(dir) = path.parent().filter(|dir| !dir.exists()) {
-                private_dir(dir)?;
-            }
-            std::fs::rename(&temp, &path).map_err(io_at(&path))?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Batch<'_> {
-    fn drop(&mut self) {
-        for temp in self.waiting.values() {
-            let _ = std::fs::remove_file(temp);
         }
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 
 use super::SnapshotError;
+use super::batch::Batch;
 use super::files::{Files, FoundKind, Stat, WalkOptions, Walked};
 use super::ignored::Ignored;
-use super::store::{Batch, Known, Locked, Store};
+use super::store::{Known, Locked, Store};
 use super::tree::{Hash, Node, PIECE_BYTES, RelPath, Tree, parent, shown};
 
 /// A file that is written to all the time is read this often, and then taken as it was read.

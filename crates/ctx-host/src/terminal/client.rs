@@ -1,7 +1,7 @@
-//! A client's side of a holder's socket, blocking and for async tasks; and how keys are called.
+//! A client's side of a holder's socket: blocking, for async tasks, and for a loop that polls.
 
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -123,6 +123,70 @@ impl Connection {
     pub fn set_timeout(&mut self, longest: Option<Duration>) -> io::Result<()> {
         self.longest = longest;
         self.stream.set_read_timeout(longest)
+    }
+}
+
+/// A connection for a loop that polls: nothing here waits.
+pub struct Polled {
+    stream: UnixStream,
+    decoder: Decoder,
+    /// What the holder has not taken yet.
+    sending: Vec<u8>,
+}
+
+impl Polled {
+    pub fn new(stream: UnixStream, hello: Hello) -> io::Result<Polled> {
+        stream.set_nonblocking(true)?;
+        let mut polled = Polled { stream, decoder: Decoder::default(), sending: Vec::new() };
+        polled.tell(&ToHolder::Hello(hello));
+        Ok(polled)
+    }
+
+    pub fn tell(&mut self, said: &ToHolder) {
+        self.sending.extend_from_slice(&said.encode());
+        self.send();
+    }
+
+    /// Bytes that are still to be sent.
+    pub fn sending(&self) -> usize {
+        self.sending.len()
+    }
+
+    pub fn send(&mut self) {
+        while !self.sending.is_empty() {
+            match self.stream.write(&self.sending) {
+                Ok(0) => break,
+                Ok(n) => drop(self.sending.drain(..n)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // A holder that is gone shows when its end is read.
+                Err(_) => self.sending.clear(),
+            }
+        }
+    }
+
+    /// Reads what has come; false: the holder is gone.
+    pub fn read(&mut self) -> bool {
+        let mut buffer = [0; 64 * 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(n @ 1..) => self.decoder.push(buffer.get(..n).unwrap_or_default()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            // A holder that ends with something of ours unread resets the connection.
+            Ok(_) | Err(_) => return false,
+        }
+        true
+    }
+
+    /// The next of the frames that have come whole.
+    pub fn hear(&mut self) -> io::Result<Option<FromHolder>> {
+        let frame = self.decoder.take().map_err(io::Error::other)?;
+        Ok(frame.map(|(kind, payload)| FromHolder::decode(kind, payload)))
+    }
+}
+
+impl AsFd for Polled {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Terminals that outlive the window, the connection and the daemon.
 //!
 //! A terminal is a PTY in the hands of a small process of its own, the holder (`hold`): it has the master, a model of the
-//! screen (`model`, painted again by `repaint`) and the transcript (`transcript`, exported by `export`). Clients speak
+//! screen (`model`, painted again by `repaint`; `unseen` is what it need not draw) and the transcript (`transcript`, exported by `export`). Clients speak
 //! `protocol` with it over a Unix socket in its directory (`place`), by `client`. `broker` is the daemon's side: it starts holders and
 //! finds them again (`checks`: what it does not start; `key_names`: what it types); it keeps nothing in memory, so a daemon that is killed has nothing to lose. Sessions and doors are
 //! not known here.
@@ -20,10 +20,11 @@ mod protocol;
 mod repaint;
 mod sessions;
 mod transcript;
+mod unseen;
 
 pub use boundary::Boundary;
 pub use broker::{ASK, NewTerminal, OfSession, Terminal, TerminalError, Terminals};
-pub use client::{Connection, FromHolderStream, ToHolderStream, connect, speak};
+pub use client::{Connection, FromHolderStream, Polled, ToHolderStream, connect, speak};
 pub use export::{Chunked, Found, asciicast, raw, search, text};
 pub use hold::{become_program, hold, leave_stdio, read_spec};
 pub use key_names::{keys, typed};

@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use super::place::Bounds;
 use super::protocol::Size;
-use super::repaint;
+use super::{repaint, unseen};
+
+/// Plain output that the model has not drawn yet: beyond this it is drawn, as far as it can still be seen.
+const UNDRAWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The colours of a terminal that nobody has coloured: what programs are told that ask.
 const FOREGROUND: Rgb = Rgb { r: 0xe5, g: 0xe5, b: 0xe5 };
@@ -111,6 +114,9 @@ pub struct Model {
     parser: Processor,
     events: Events,
     size: Size,
+    lines: usize,
+    /// Plain output that is not drawn yet.
+    undrawn: Vec<u8>,
 }
 
 impl Model {
@@ -122,13 +128,37 @@ impl Model {
         let events = Events::default();
         events.0.borrow_mut().size = Some(size);
         let config = Config { scrolling_history: lines, kitty_keyboard: true, ..Config::default() };
-        Model { term: Term::new(config, &size, events.clone()), parser: Processor::new(), events, size }
+        let term = Term::new(config, &size, events.clone());
+        Model { term, parser: Processor::new(), events, size, lines, undrawn: Vec::new() }
     }
 
-    /// Follows some output.
+    /// Follows some output, which ends between characters and sequences. Plain output asks nothing of its terminal, and is
+    /// drawn later: when it is looked at, when `draw` is called, or when there is much of it.
     pub fn feed(&mut self, bytes: &[u8]) -> Heard {
-        self.parser.advance(&mut self.term, bytes);
+        if self.held_until().is_none() && unseen::is_plain(bytes) {
+            self.undrawn.extend_from_slice(bytes);
+            if self.undrawn.len() > UNDRAWN_BYTES_MAX {
+                self.draw();
+            }
+        } else {
+            self.draw();
+            self.parser.advance(&mut self.term, bytes);
+        }
         std::mem::take(&mut self.events.0.borrow_mut().heard)
+    }
+
+    /// Whether some output is not drawn yet.
+    pub fn is_undrawn(&self) -> bool {
+        !self.undrawn.is_empty()
+    }
+
+    /// Draws what is not drawn yet.
+    pub fn draw(&mut self) {
+        let undrawn = std::mem::take(&mut self.undrawn);
+        let rows = usize::from(self.size.rows);
+        for piece in unseen::seen(&undrawn, rows, rows + self.lines) {
+            self.parser.advance(&mut self.term, piece);
+        }
     }
 
     /// When the program has asked for its output to be shown at once and the end of it does not come: until then it is
@@ -139,6 +169,7 @@ impl Model {
 
     /// Shows what is held back.
     pub fn release(&mut self) -> Heard {
+        self.draw();
         if self.held_until().is_some() {
             self.parser.stop_sync(&mut self.term);
         }
@@ -169,7 +200,8 @@ impl Model {
     }
 
     /// Lines of scrollback there are.
-    pub fn scrollback(&self) -> usize {
+    pub fn scrollback(&mut self) -> usize {
+        self.draw();
         self.term.grid().history_size()
     }
 
@@ -240,6 +272,34 @@ mod tests {
         assert_eq!((screen.title.as_str(), screen.alternate), ("work", false));
         model.feed(b"\x1b[?1049h\x1b[Hedit");
         assert_eq!((model.screen().text.as_str(), model.screen().alternate), ("edit", true));
+    }
+
+    #[test]
+    fn a_flood_of_lines_looks_as_if_every_line_had_been_drawn() {
+        let size = Size::new(20, 5);
+        let flood = |from: u32| -> String {
+            let line = |n: u32| match n % 7 {
+                0 => format!("{n} a line that is longer than the screen is wide\r\n"),
+                1 => format!("\x1b[1;3{}m{n} 界\x1b[K\r\n", n % 8),
+                2 => format!("{n}\x1b[0m\tback\r\n"),
+                _ => format!("{n}\r\n"),
+            };
+            (from..from + 400).map(line).collect()
+        };
+        // At the top, in the middle of a line, within regions that scroll, on the alternate screen.
+        for before in ["", "ab\r\ncd", "\x1b[2;4r\x1b[3;1H", "\x1b[1;3r\x1b[2;5H", "\x1b[?1049h\x1b[3;3H"] {
+            let (mut model, mut drawn) = (Model::with_scrollback(size, 30), Model::with_scrollback(size, 30));
+            for text in [before, &flood(1), "\x1b[31mend\x1b[2;2Hx", &flood(500), "last"] {
+                model.feed(text.as_bytes());
+                for line in text.split_inclusive('\n') {
+                    drawn.feed(line.as_bytes());
+                    drawn.draw();
+                }
+            }
+            assert_eq!(model.scrollback(), drawn.scrollback(), "{before:?}");
+            let both = [&mut model, &mut drawn].map(|model| String::from_utf8(model.repaint(30)).unwrap());
+            assert_eq!(both[0], both[1], "{before:?}");
+        }
     }
 
     #[test]

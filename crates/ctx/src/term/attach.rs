@@ -1,21 +1,23 @@
 //! Both directions between a person's terminal and a holder, until the program ends, the person leaves or either goes.
+//!
+//! One thread polls the keyboard, the holder and signals: a key that goes through fewer hands is echoed sooner.
 
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream as StdStream;
-use std::time::Duration;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
-use ctx_host::terminal::{End, FromHolder, Hello, Mode, Size, ToHolder, ToHolderStream, VERSION, speak};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use ctx_host::terminal::{End, FromHolder, Hello, Mode, Polled, Size, ToHolder, VERSION};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
+use signal_hook::low_level::{pipe, unregister};
 
 use super::keys::{Act, Keys};
 use super::raw::{Raw, size};
 
 /// How long the line with the keys is shown.
 const HINT: Duration = Duration::from_secs(3);
-/// What is read from the keyboard may wait for the holder.
-const TYPED: usize = 16;
+/// While more than this waits for the holder, the keyboard is not read.
+const TYPED_BYTES_MAX: usize = 64 * 1024;
 
 /// As what to attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,69 +38,109 @@ pub enum Left {
 }
 
 /// Joins this terminal to a holder. The terminal is as it was when this returns.
-pub fn attach(stream: StdStream, who: As) -> io::Result<Left> {
+pub fn attach(stream: UnixStream, who: As) -> io::Result<Left> {
     let raw = Raw::take();
     // Who only watches needs no keyboard: what is shown may go to a pipe.
     if let (Err(error), As::Writer) = (&raw, who) {
         return Err(io::Error::new(error.kind(), "this is not a terminal"));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let left = runtime.block_on(Attached::run(stream, who, raw.is_ok()));
-    // The thread that reads the keyboard ends with the process.
-    runtime.shutdown_background();
+    let left = Attached::new(stream, who, raw.is_ok()).and_then(|mut attached| attached.run());
     drop(raw);
     left
 }
 
 struct Attached {
-    holder: ToHolderStream,
+    holder: Polled,
     who: As,
     keys: Keys,
     /// The line with the keys is on the screen, until then.
     hint: Option<Instant>,
     is_shown: bool,
     is_terminal: bool,
+    /// The keyboard has not ended.
+    is_typing: bool,
 }
 
 impl Attached {
-    async fn run(stream: StdStream, who: As, is_terminal: bool) -> io::Result<Left> {
+    fn new(stream: UnixStream, who: As, is_terminal: bool) -> io::Result<Attached> {
         let mode = if who == As::Writer { Mode::Write } else { Mode::Watch };
         let hello = Hello { version: VERSION, mode, size: size(), scrollback: 0 };
-        let (mut from_holder, holder) = speak(stream, hello).await?;
-        let mut attached =
-            Attached { holder, who, keys: Keys::default(), hint: None, is_shown: false, is_terminal };
-        let mut typed = keyboard(is_terminal);
-        let mut resized = signal(SignalKind::window_change())?;
-        let mut told_to_go = Going::new()?;
+        let holder = Polled::new(stream, hello)?;
+        let keys = Keys::default();
+        Ok(Attached { holder, who, keys, hint: None, is_shown: false, is_terminal, is_typing: is_terminal })
+    }
+
+    fn run(&mut self) -> io::Result<Left> {
+        let mut resized = Caught::new(&[SIGWINCH])?;
+        let mut told_to_go = Caught::new(&[SIGTERM, SIGHUP, SIGINT, SIGQUIT])?;
         loop {
-            let hint = attached.hint;
-            tokio::select! {
-                said = from_holder.hear() => match said? {
-                    Some(said) => if let Some(left) = attached.show(said)? {
+            let [from_holder, typed, resize, go] = self.wait(&resized, &told_to_go)?;
+            if go && told_to_go.take() {
+                return Ok(Left::Signalled);
+            }
+            if resize
+                && resized.take()
+                && let Some(size) = size()
+            {
+                self.holder.tell(&ToHolder::Resize(size));
+            }
+            if typed && self.act_on_keys()? {
+                return Ok(Left::Detached);
+            }
+            if from_holder {
+                let is_there = self.holder.read();
+                while let Some(said) = self.holder.hear()? {
+                    if let Some(left) = self.show(said)? {
                         return Ok(left);
-                    },
-                    None => return Ok(Left::Lost),
-                },
-                Some(bytes) = typed.recv() => {
-                    if attached.act(&bytes).await? {
-                        return Ok(Left::Detached);
                     }
                 }
-                _ = resized.recv() => {
-                    if let Some(size) = size() {
-                        attached.tell(&ToHolder::Resize(size)).await?;
-                    }
+                if !is_there {
+                    return Ok(Left::Lost);
                 }
-                () = at(hint) => attached.hide_hint().await?,
-                () = told_to_go.wait() => return Ok(Left::Signalled),
+            }
+            self.holder.send();
+            if self.hint.is_some_and(|until| until <= Instant::now()) {
+                self.hide_hint();
             }
         }
     }
 
-    async fn tell(&mut self, said: &ToHolder) -> io::Result<()> {
-        // A holder that is gone shows when its end is read.
-        let _ = self.holder.tell(said).await;
-        Ok(())
+    /// Until something has happened: the holder spoke, a key was typed, the size changed, this process is told to go.
+    fn wait(&self, resized: &Caught, told_to_go: &Caught) -> io::Result<[bool; 4]> {
+        let stdin = io::stdin();
+        let has_room = self.is_typing && self.holder.sending() < TYPED_BYTES_MAX;
+        let when = |wanted: bool, flags: PollFlags| if wanted { flags } else { PollFlags::empty() };
+        let mut fds = [
+            PollFd::new(&self.holder, PollFlags::IN | when(self.holder.sending() > 0, PollFlags::OUT)),
+            PollFd::new(&resized.pipe, PollFlags::IN),
+            PollFd::new(&told_to_go.pipe, PollFlags::IN),
+            // Last: a keyboard that is not read would be reported again and again when it hangs up.
+            PollFd::new(&stdin, PollFlags::IN),
+        ];
+        let left = self.hint.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left + Duration::from_millis(1)).ok());
+        let waited = if has_room { &mut fds[..] } else { &mut fds[..3] };
+        match poll(waited, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let happened = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
+        let [holder, resize, go, typed] = fds.map(|fd| fd.revents().intersects(happened));
+        Ok([holder, typed, resize, go])
+    }
+
+    /// Reads what was typed and does it; true: the person leaves.
+    fn act_on_keys(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 4096];
+        // Not through the buffer of `std`, which a poll does not see.
+        match rustix::io::read(io::stdin(), &mut buffer) {
+            Ok(n @ 1..) => self.act(buffer.get(..n).unwrap_or_default()),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Ok(_) | Err(_) => {
+                self.is_typing = false;
+                Ok(false)
+            }
+        }
     }
 
     /// Shows what the holder says; Some: it was the last.
@@ -150,15 +192,14 @@ impl Attached {
         put(format!("\x1b7\x1b[?6l\x1b[{rows};1H\x1b[0;7m{text}\x1b[0m\x1b8").as_bytes())
     }
 
-    async fn hide_hint(&mut self) -> io::Result<()> {
+    fn hide_hint(&mut self) {
         if self.hint.take().is_some() {
-            self.tell(&ToHolder::Repaint).await?;
+            self.holder.tell(&ToHolder::Repaint);
         }
-        Ok(())
     }
 
     /// Does what was typed; true: the person leaves.
-    async fn act(&mut self, bytes: &[u8]) -> io::Result<bool> {
+    fn act(&mut self, bytes: &[u8]) -> io::Result<bool> {
         if self.who == As::Watcher && bytes.iter().any(|byte| matches!(byte, b'q' | 0x03)) {
             return Ok(true);
         }
@@ -167,8 +208,8 @@ impl Attached {
                 Act::Detach => return Ok(true),
                 Act::Help => self.show_hint()?,
                 Act::Send(bytes) if self.who == As::Writer => {
-                    self.hide_hint().await?;
-                    self.tell(&ToHolder::Input(bytes)).await?;
+                    self.hide_hint();
+                    self.holder.tell(&ToHolder::Input(bytes));
                 }
                 // Answers of the watching terminal are not for the program.
                 Act::Send(_) => {}
@@ -184,42 +225,33 @@ fn put(bytes: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Reads the keyboard on a thread: a terminal that is not to wait would not wait for the shell behind us either.
-fn keyboard(is_terminal: bool) -> mpsc::Receiver<Vec<u8>> {
-    let (typed, reader) = mpsc::channel(TYPED);
-    if is_terminal {
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(n @ 1..) = io::stdin().lock().read(&mut buffer) {
-                if typed.blocking_send(buffer.get(..n).unwrap_or_default().to_vec()).is_err() {
-                    break;
-                }
-            }
-        });
-    }
-    reader
+/// Signals as something to poll; as before when dropped.
+struct Caught {
+    pipe: UnixStream,
+    ids: Vec<signal_hook::SigId>,
 }
 
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
+impl Caught {
+    fn new(signals: &[i32]) -> io::Result<Caught> {
+        let (pipe, writer) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let mut caught = Caught { pipe, ids: Vec::new() };
+        for signal in signals {
+            caught.ids.push(pipe::register(*signal, writer.try_clone()?)?);
+        }
+        Ok(caught)
+    }
+
+    /// Whether one has come since the last time.
+    fn take(&mut self) -> bool {
+        matches!(self.pipe.read(&mut [0; 64]), Ok(1..))
     }
 }
 
-/// Signals that end this process, after the terminal is given back.
-struct Going([Signal; 4]);
-
-impl Going {
-    fn new() -> io::Result<Going> {
-        let kinds =
-            [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()];
-        let [a, b, c, d] = kinds.map(signal);
-        Ok(Going([a?, b?, c?, d?]))
-    }
-
-    async fn wait(&mut self) {
-        let [a, b, c, d] = &mut self.0;
-        tokio::select! { _ = a.recv() => {} _ = b.recv() => {} _ = c.recv() => {} _ = d.recv() => {} }
+impl Drop for Caught {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            unregister(id);
+        }
     }
 }

@@ -36,6 +36,8 @@ const INPUT_BYTES_MAX: usize = 1024 * 1024;
 const CLOSE_GRACE: Duration = Duration::from_secs(3);
 /// A program that says nothing for so long waits for input.
 const SILENCE: Duration = Duration::from_secs(2);
+/// After so long without output, the model draws what it has put off.
+const QUIET: Duration = Duration::from_millis(20);
 /// How long clients have to read the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -191,7 +193,8 @@ impl Holder {
     /// When something is to be done that nothing else announces.
     fn next_moment(&self) -> Option<Instant> {
         let idle = (!self.is_idle_told).then(|| self.last_io + self.idle);
-        [idle, self.closing, self.model.held_until()].into_iter().flatten().min()
+        let undrawn = self.model.is_undrawn().then(|| self.last_output + QUIET);
+        [idle, self.closing, self.model.held_until(), undrawn].into_iter().flatten().min()
     }
 
     fn look_at_the_time(&mut self) {
@@ -203,6 +206,9 @@ impl Holder {
         if self.model.held_until().is_some_and(|at| at <= now) {
             let heard = self.model.release();
             self.answer(&heard.answers);
+        }
+        if self.model.is_undrawn() && self.last_output + QUIET <= now {
+            self.model.draw();
         }
         if !self.is_idle_told && self.last_io + self.idle <= now {
             self.is_idle_told = true;
@@ -369,7 +375,7 @@ impl Holder {
         }
     }
 
-    fn status(&self) -> Status {
+    fn status(&mut self) -> Status {
         let attached = self.clients.attached();
         let waiting = match self.last_output.elapsed() {
             _ if self.has_rung => Some(Waiting::Bell),
