@@ -252,18 +252,13 @@ impl Terminals {
     pub fn list(&self, uid: u32) -> Result<Vec<Terminal>, TerminalError> {
         let home = self.dir_of(uid);
         let mut found = Rights::of(uid)?.act(|| {
-            let entries = std::fs::read_dir(&home).into_iter().flatten().flatten();
-            let mut names: Vec<Ulid> =
-                entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-            names.sort_unstable_by(|a, b| b.cmp(a));
-            names.truncate(LISTED_MAX);
             let without_screen = |mut terminal: Terminal| {
                 if let Some(end) = &mut terminal.end {
                     end.screen.text = String::new();
                 }
                 terminal
             };
-            let dirs = names.iter().map(|id| home.join(id.to_string()));
+            let dirs = newest(&home).into_iter();
             dirs.filter_map(|dir| look(&dir, uid).map(without_screen)).collect::<Vec<_>>()
         })?;
         found.sort_by_key(|terminal| terminal.about.id);
@@ -272,19 +267,23 @@ impl Terminals {
 
     /// A terminal by its id, or by its name: a live one before those that have ended, and of these the newest.
     pub fn find(&self, uid: u32, word: &str) -> Result<Terminal, TerminalError> {
-        let missing = || TerminalError::NotFound(word.to_owned());
-        let rights = Rights::of(uid)?;
-        let at = |id: Ulid| {
-            let dir = self.dir_of(uid).join(id.to_string());
-            rights.act(|| look(&dir, uid))?.ok_or_else(missing)
-        };
-        if let Ok(id) = word.parse::<Ulid>() {
-            return at(id);
-        }
-        let named = |terminal: &Terminal| terminal.about.name.as_deref() == Some(word);
-        let all: Vec<Terminal> = self.list(uid)?.into_iter().filter(named).collect();
-        let best = all.iter().max_by_key(|terminal| (terminal.state != State::Closed, terminal.about.id));
-        best.ok_or_else(missing).and_then(|best| at(best.about.id))
+        let home = self.dir_of(uid);
+        let found = Rights::of(uid)?.act(|| {
+            if let Ok(id) = word.parse::<Ulid>() {
+                return look(&home.join(id.to_string()), uid);
+            }
+            let is_named =
+                |dir: &PathBuf| place::read_about(dir).is_ok_and(|about| about.name.as_deref() == Some(word));
+            let mut ended = None;
+            for terminal in newest(&home).into_iter().filter(is_named).filter_map(|dir| look(&dir, uid)) {
+                if terminal.state != State::Closed {
+                    return Some(terminal);
+                }
+                ended = ended.or(Some(terminal));
+            }
+            ended
+        })?;
+        found.ok_or_else(|| TerminalError::NotFound(word.to_owned()))
     }
 
     /// A connection to the holder of a terminal.
@@ -371,6 +370,15 @@ fn term() -> Vec<(String, String)> {
 }
 
 pub const ASK: Hello = Hello { version: VERSION, mode: Mode::Ask, size: None, scrollback: 0 };
+
+/// The directories of the newest terminals, the newest first.
+fn newest(home: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
+    let mut ids: Vec<Ulid> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    ids.truncate(LISTED_MAX);
+    ids.into_iter().map(|id| home.join(id.to_string())).collect()
+}
 
 /// What is in a directory; None: no terminal, or one that is being made.
 pub(super) fn look(dir: &Path, uid: u32) -> Option<Terminal> {
