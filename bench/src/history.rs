@@ -147,6 +147,9 @@ pub fn generate(root: &Path, sessions: u64, messages: u64) -> Outcome<bool> {
     if root.join("home").exists() {
         return Ok(false);
     }
+    // As in every root that a daemon has made: one without it is taken over first, directory by directory.
+    let layout = r#"{"layout":2,"taken_over":0,"at":"2026-11-15T00:00:00.000Z"}"#;
+    std::fs::write(root.join(".state/layout"), layout)?;
     let mut ids = IdSource::new(7);
     let mut words = Words::new(42);
     for number in 0..sessions {

@@ -74,6 +74,10 @@ impl Rights {
         }
     }
 
+    pub fn uid(&self) -> u32 {
+        self.0.as_ref().map_or_else(|| geteuid().as_raw(), |ids| ids.uid)
+    }
+
     /// Does some work with these rights. The thread has its own again when this returns, also after a panic.
     pub fn act<T>(&self, work: impl FnOnce() -> T) -> Result<T, RightsError> {
         let _taken = self.0.as_deref().map(Taken::take).transpose()?;

@@ -231,12 +231,19 @@ impl Session {
         self.run(self.paused_at()?.created.turn_id).filter(|run| !run.state.is_over())
     }
 
-    /// Whether there is something to go on with at a checkpoint: an open run, or a compaction to decide on.
+    /// Whether there is something to go on with at a checkpoint: its run, or a compaction to decide on.
     pub(crate) fn waits_at(&self, checkpoint: &Checkpoint) -> bool {
         let is_left =
             checkpoint.resumed_at.is_some() || checkpoint.rolled_back || checkpoint.superseded_by.is_some();
-        let run = self.run(checkpoint.created.turn_id).filter(|run| !run.state.is_over());
-        !is_left && (run.is_some() || self.control.proposed_at(checkpoint).is_some())
+        let has_run = self.can_go_on(checkpoint.created.turn_id);
+        !is_left && (has_run || self.control.proposed_at(checkpoint).is_some())
+    }
+
+    /// Whether a run is open and the newest. The state is of the newest run, so that one which damage put another behind
+    /// cannot run again.
+    pub(crate) fn can_go_on(&self, run: RunId) -> bool {
+        self.last_run.is_some_and(|last| last.id == run)
+            && self.run(run).is_some_and(|run| !run.state.is_over())
     }
 
     /// Whether there is nothing left to do for a run but to end it.

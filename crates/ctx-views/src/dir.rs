@@ -58,13 +58,17 @@ impl RootDir {
         Ok(Dir { fd, path })
     }
 
-    /// The inode and the length of a file beneath the root.
+    /// The inode of a file beneath the root, mixed with the time of its last change, and its length.
     pub fn identity(&self, relative: &Path) -> Result<(u64, u64), ViewError> {
         let wrong = |error| ViewError::io(&self.path.join(relative), "look at the file", error);
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let fd = rustix::fs::openat2(&*self.fd, relative, flags, Mode::empty(), BENEATH).map_err(wrong)?;
         let stat = rustix::fs::fstat(&fd).map_err(wrong)?;
-        Ok((stat.st_ino, u64::try_from(stat.st_size).unwrap_or(0)))
+        let number = |n: i64| u64::try_from(n).unwrap_or(0);
+        let changed =
+            number(stat.st_ctime).wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec as u64);
+        // SQLite's integers are signed.
+        Ok(((stat.st_ino.rotate_left(32) ^ changed) >> 1, number(stat.st_size)))
     }
 
     /// Opens a directory beneath the root that may not be there.

@@ -218,7 +218,12 @@ fn stats_by(api: &Api<'_>, query: &StatsQuery) -> Result<http::Stats, Failure> {
 }
 
 fn spent(rows: Vec<http::Spent>) -> Vec<Spent> {
-    let one = |row: http::Spent| Spent { word: row.key, calls: row.calls, usage: row.tokens.into() };
+    let one = |row: http::Spent| Spent {
+        word: row.key,
+        calls: row.calls,
+        unpriced: row.tokens.unpriced_calls,
+        usage: row.tokens.into(),
+    };
     rows.into_iter().map(one).collect()
 }
 

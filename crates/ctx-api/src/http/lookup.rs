@@ -121,22 +121,31 @@ pub struct TokenCount {
     /// Of the input, what came from the provider's cache.
     #[serde(default)]
     pub cached: u64,
-    /// What they cost, in US dollars; 0 also where the price of a model is not known.
+    /// What they cost, in US dollars, as far as prices are known; null where none is.
     #[serde(default)]
-    pub cost_usd: f64,
+    pub cost_usd: Option<f64>,
+    /// Model calls whose price is not known; left out where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_calls: u64,
 }
 
-impl From<Usage> for TokenCount {
-    fn from(usage: Usage) -> TokenCount {
-        let Usage { input, output, cached, .. } = usage;
-        TokenCount { input, output, cached, cost_usd: usage.cost().dollars() }
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl TokenCount {
+    pub fn new(usage: Usage, unpriced_calls: u64) -> TokenCount {
+        let Usage { input, output, cached, cost_nano_usd } = usage;
+        let is_known = cost_nano_usd > 0 || unpriced_calls == 0;
+        let cost_usd = is_known.then(|| usage.cost().dollars());
+        TokenCount { input, output, cached, cost_usd, unpriced_calls }
     }
 }
 
 impl From<TokenCount> for Usage {
     fn from(count: TokenCount) -> Usage {
-        let TokenCount { input, output, cached, cost_usd } = count;
-        let cost_nano_usd = Usd::of_dollars(cost_usd).unwrap_or_default().nano;
+        let TokenCount { input, output, cached, cost_usd, .. } = count;
+        let cost_nano_usd = cost_usd.and_then(Usd::of_dollars).unwrap_or_default().nano;
         Usage { input, output, cached, cost_nano_usd }
     }
 }

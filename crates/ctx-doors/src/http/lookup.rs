@@ -3,7 +3,7 @@
 use axum::extract::State;
 use ctx_api::http::{
     AuditEvent, List, SearchHit, SearchSession, SearchSessions, SnippetPiece, Spent, Standing, Stats,
-    ToolCount,
+    TokenCount, ToolCount,
 };
 use ctx_api::model;
 use ctx_engine::lookup::{self, AuditLine, AuditWish, Hit, RecordOf, Search, SearchSort, StatsWish};
@@ -223,7 +223,10 @@ pub(super) async fn stats(
 }
 
 fn spent(rows: Vec<lookup::Spent>) -> Vec<Spent> {
-    let one = |row: lookup::Spent| Spent { key: row.word, calls: row.calls, tokens: row.usage.into() };
+    let one = |row: lookup::Spent| {
+        let tokens = TokenCount::new(row.usage, row.unpriced);
+        Spent { key: row.word, calls: row.calls, tokens }
+    };
     rows.into_iter().map(one).collect()
 }
 
@@ -234,6 +237,7 @@ fn counts(stats: lookup::Stats, unread: u64) -> Stats {
         failed: tool.failed,
         total_ms: tool.total_ms,
     };
+    let usage = TokenCount::new(stats.usage, stats.unpriced());
     Stats {
         sessions: stats.sessions,
         sessions_by_state: stats.sessions_by_state.into_iter().collect(),
@@ -247,7 +251,7 @@ fn counts(stats: lookup::Stats, unread: u64) -> Stats {
             .collect(),
         messages_by_role: stats.messages_by_role.into_iter().collect(),
         tools: stats.tools.into_iter().map(tool).collect(),
-        usage: stats.usage.into(),
+        usage,
         run_ms: stats.run_ms,
         by_day: spent(stats.by_day),
         by_week: spent(stats.by_week),

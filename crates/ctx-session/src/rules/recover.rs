@@ -120,14 +120,13 @@ fn let_go(session: &Session, cause: Interruption) -> (Vec<Body>, Vec<Effect>) {
 
 /// The run that is queued and never began, or is paused: it waits through a restart.
 fn waiting_run(session: &Session) -> Option<RunId> {
-    match &session.state {
-        State::Queued { run, .. } => {
-            session.run(*run).filter(|run| run.state == RunState::Pending).map(|run| run.id)
-        }
-        State::Paused { .. } if is_paused(session) => session.current_run().map(|run| run.id),
+    let run = match &session.state {
+        State::Queued { run, .. } => session.run(*run).filter(|run| run.state == RunState::Pending),
+        State::Paused { .. } if is_paused(session) => session.current_run(),
         State::Paused { .. } => None,
         State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
-    }
+    };
+    run.map(|run| run.id).filter(|run| session.can_go_on(*run))
 }
 
 fn is_waited_for(session: &Session, compaction: &Compacted) -> bool {

@@ -352,6 +352,23 @@ fn a_run_that_damage_left_open_in_an_idle_session_is_settled() {
     assert_eq!(world.session.open_tools().count(), 0);
 }
 
+/// Found by `properties::a_damaged_log_opens_recovers_once_and_goes_on`.
+#[test]
+fn a_run_that_damage_put_an_earlier_one_behind_is_settled_and_not_waited_for() {
+    for (waits, goes_on) in [("post; pause", "resume k1"), ("post at-limit", "resume")] {
+        let whole = scene(&format!("post text=first; finish done; {waits}"));
+        let is_first =
+            |body: &Body| matches!(body, Body::Message(MessageBody::User(user)) if user.text == "first");
+        let mut records = without(&whole, is_first);
+        records.extend(whole.records.iter().filter(|record| is_first(&record.body)).cloned());
+        let mut world = opened(records);
+        let told = play(&mut world, &format!("recover; {goes_on}; post"));
+        assert!(told.contains("-> idle | failed, failed, state_changed by crash_recovered"), "{told}");
+        assert!(told.contains(&format!("{goes_on}: refused")), "{told}");
+        assert!(told.contains("post: idle -> running"), "{told}");
+    }
+}
+
 #[test]
 fn a_failed_session_whose_reason_is_damaged_is_still_failed() {
     let world =

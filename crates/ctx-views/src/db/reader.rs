@@ -51,6 +51,7 @@ impl Known {
 /// What tells a file from another, and from what it was.
 #[derive(Debug, Clone, Copy)]
 struct FileId {
+    /// With the time of its last change: the next file often gets the inode of one that was removed.
     inode: u64,
     len: u64,
 }
@@ -69,12 +70,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
             Ok(Sent::Something) => false,
             Ok(Sent::Nothing) => true,
             Err(error) => {
-                if !is_gone(&error) {
-                    shared.note_error(&error);
-                    if let Job::Lists(log) | Job::Text(log) | Job::Issues(log) = &job {
-                        shared.desk.mark_stale(log.clone());
-                    }
-                }
+                failed(shared, &job, &error);
                 true
             }
         };
@@ -85,9 +81,23 @@ pub(super) fn run(shared: &Arc<Shared>) {
     }
 }
 
-fn is_gone(error: &DbError) -> bool {
-    matches!(error, DbError::Log(JournalError::NotThere { .. }))
-        || matches!(error, DbError::View(view) if view.is_not_found())
+/// A log that is gone leaves its row missing: it may be of another session, which nobody else forgets. Any other is tried
+/// again.
+fn failed(shared: &Shared, job: &Job, error: &DbError) {
+    let is_gone = matches!(error, DbError::Log(JournalError::NotThere { .. }))
+        || matches!(error, DbError::View(view) if view.is_not_found());
+    if !is_gone {
+        shared.note_error(error);
+    }
+    match job {
+        Job::Lists(log) | Job::Text(log) if is_gone => {
+            shared.desk.push(Work::Missing(vec![log.clone()]));
+        }
+        Job::Lists(log) | Job::Text(log) | Job::Issues(log) if !is_gone => {
+            shared.desk.mark_stale(log.clone());
+        }
+        Job::Plan | Job::Lists(_) | Job::Text(_) | Job::Issues(_) => {}
+    }
 }
 
 /// Whether a job has given the writer a last stretch.
@@ -114,7 +124,8 @@ fn plan(shared: &Arc<Shared>) -> Result<Sent, DbError> {
     for log in &logs {
         let file = match file_id(shared, log) {
             Ok(file) => file,
-            Err(error) if error.is_not_found() => continue,
+            // Who reads it finds out that it went.
+            Err(error) if error.is_not_found() => FileId { inode: 0, len: 0 },
             Err(error) => return Err(error.into()),
         };
         let job = match known.get(log) {

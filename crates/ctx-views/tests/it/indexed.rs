@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ctx_journal::{LogPath, LogWriter};
 use ctx_session::Record;
-use ctx_views::db::{IndexDb, Options, SearchQuery, SessionItem};
+use ctx_views::db::{IndexDb, Options, SearchQuery, SessionItem, SessionLogs};
 
 use crate::world::{Life, Root, Step, append, own};
 
@@ -16,10 +16,11 @@ pub const DB: &str = "index.db";
 
 pub fn open(root: &Root) -> IndexDb {
     let journal = root.journal.clone();
-    let options = Options {
-        session_logs: Arc::new(move || journal.list("home")),
-        meta_of: Arc::new(|_, first, _| first),
-    };
+    open_with(root, Arc::new(move || journal.list("home")))
+}
+
+pub fn open_with(root: &Root, session_logs: SessionLogs) -> IndexDb {
+    let options = Options { session_logs, meta_of: Arc::new(|_, first, _| first) };
     IndexDb::open(&root.dir, Path::new(DB), root.journal.clone(), options).unwrap()
 }
 

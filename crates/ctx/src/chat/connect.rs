@@ -16,8 +16,6 @@ use crate::{autostart, output};
 
 /// How long a daemon may be away before we give up on it.
 const AWAY_MAX: Duration = Duration::from_secs(60);
-/// How long our own place may be taken by a connection of ours that the daemon has not let go yet.
-const BUSY_MAX: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(3);
 
@@ -35,8 +33,8 @@ impl Chat<'_> {
     pub(super) async fn enter(&mut self, arrival: Arrival) -> Result<LiveSocket, Failure> {
         loop {
             let mut socket = match LiveSocket::connect(self.root, self.id, self.who, &self.place).await {
-                // Someone else has the operator's place; whoever talks over the API needs none.
-                Err(Failure::Said { code: Code::Ebusy, .. }) if self.joins => {
+                // Someone else has the operator's place, or too many had it; whoever talks over the API needs none.
+                Err(Failure::Said { code: Code::Ebusy | Code::Eagain, .. }) => {
                     LiveSocket::connect(self.root, self.id, As::Observer, &self.place).await?
                 }
                 connected => connected?,
@@ -88,7 +86,7 @@ impl Chat<'_> {
         }
         match self.who {
             _ if !session.queued => {}
-            As::Operator { .. } => self.wait_for_room(session.limit).await?,
+            As::Operator => self.wait_for_room(session.limit).await?,
             As::Observer => self.view.notice(&crate::waits::queued(&self.view.named, session.limit))?,
         }
         Ok(())
@@ -100,8 +98,8 @@ impl Chat<'_> {
         let title = session.title.as_ref().map(|title| format!(" ({})", output::one_line(title)));
         let keys = match self.who {
             _ if session.state.is_over() => "",
-            As::Operator { .. } if self.at_editor => "; /help lists commands, Ctrl-D leaves",
-            As::Operator { .. } => "",
+            As::Operator if self.at_editor => "; /help lists commands, Ctrl-D leaves",
+            As::Operator => "",
             As::Observer => ", observing; Ctrl-D leaves",
         };
         let (named, title) = (&self.view.named, title.unwrap_or_default());
@@ -135,24 +133,19 @@ impl Chat<'_> {
                 Ok(socket) => return Ok(Some(socket)),
                 Err(failure) => failure,
             };
-            let may_take = match failure {
-                Failure::Said { code: Code::Ehostdown, .. } => AWAY_MAX,
-                Failure::Said { code: Code::Ebusy | Code::Eagain, .. } => BUSY_MAX,
-                Failure::Said { .. } | Failure::Told { .. } | Failure::ReaderGone => return Err(failure),
-            };
-            if begun.elapsed() > may_take {
+            let is_away = matches!(failure, Failure::Said { code: Code::Ehostdown, .. });
+            if !is_away || begun.elapsed() > AWAY_MAX {
                 return Err(failure);
             }
-            if !was_away && may_take == AWAY_MAX {
+            if !was_away {
                 self.view.notice(match was_stopped {
                     true => "the daemon was stopped; waiting for it (`ctx serve --detach` starts it)",
                     false => "the daemon does not answer; waiting for it",
                 })?;
                 was_away = true;
             }
-            let is_gone = may_take == AWAY_MAX && !was_stopped;
             // One that has just been started and is gone again would be gone again.
-            if is_gone && self.started.is_none_or(|started| started.elapsed() > AWAY_MAX) {
+            if !was_stopped && self.started.is_none_or(|started| started.elapsed() > AWAY_MAX) {
                 match self.start_daemon(hands).await? {
                     ControlFlow::Continue(true) => continue,
                     ControlFlow::Continue(false) => {}

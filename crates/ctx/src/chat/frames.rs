@@ -73,15 +73,8 @@ impl Chat<'_> {
                 ));
                 Ok(ControlFlow::Break(Over::Lost(failure)))
             }
-            ("closing", "taken_over") => {
-                let failure = Failure::new(Code::Ebusy, "another client has taken over this session");
-                let failure = failure.hint(format!(
-                    "the session continues; `ctx attach {} --takeover` takes it back, `ctx chat` joins in",
-                    self.view.named
-                ));
-                Ok(ControlFlow::Break(Over::Lost(failure)))
-            }
             ("closing", "shutdown") => Ok(ControlFlow::Break(Over::Stopping)),
+            // Also where another client has taken our place: we go on beside it.
             ("closing", _) => {
                 if is_gap(frame) {
                     self.place = Place::default();

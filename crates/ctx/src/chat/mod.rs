@@ -49,9 +49,7 @@ const LAST_ROWS: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub struct Options {
     pub who: As,
-    /// Where another client is attached: take part beside it instead of being refused.
-    pub joins: bool,
-    /// Past messages that are shown first.
+    /// Past messages that are shown first. A script is shown none: it reads the answers.
     pub tail: usize,
     /// The model from the next message on.
     pub model: Option<String>,
@@ -82,7 +80,6 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
             news: opened.news,
             is_script: !reads && !observes,
             who: options.who,
-            joins: options.joins,
             view,
             at_editor,
             place: Place::default(),
@@ -117,7 +114,6 @@ struct Chat<'a> {
     /// Lines come from a pipe: each is read when the session can take it.
     is_script: bool,
     who: As,
-    joins: bool,
     view: View<Screen>,
     at_editor: bool,
     /// Up to where frames have been seen.
@@ -196,11 +192,8 @@ impl Chat<'_> {
     }
 
     async fn stay(&mut self, tail: usize, hands: &mut Hands) -> Result<Stayed, Failure> {
+        let tail = if self.is_script { 0 } else { tail };
         let mut socket = self.enter(Arrival::First { tail }).await?;
-        // Who took over once does not do so again after a break: someone else may have meanwhile.
-        if let As::Operator { takeover } = &mut self.who {
-            *takeover = false;
-        }
         self.prompt(hands);
         loop {
             match self.watch(&mut socket, hands).await? {
@@ -261,7 +254,7 @@ impl Chat<'_> {
         }
         let named = &self.view.named;
         let back = match self.who {
-            As::Operator { .. } => format!("left; the session continues, `ctx chat {named}` comes back"),
+            As::Operator => format!("left; the session continues, `ctx chat {named}` comes back"),
             As::Observer => "left; the session continues".to_owned(),
         };
         Ok(self.view.notice(&back)?)

@@ -38,7 +38,7 @@ pub struct Place {
 /// As what to come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum As {
-    Operator { takeover: bool },
+    Operator,
     Observer,
 }
 
@@ -50,8 +50,7 @@ impl LiveSocket {
     /// Connects and says hello.
     pub async fn connect(root: &Root, id: SessionId, who: As, place: &Place) -> Result<LiveSocket, Failure> {
         let query = match who {
-            As::Operator { takeover: false } => "",
-            As::Operator { takeover: true } => "?takeover=true",
+            As::Operator => "",
             As::Observer => "?mode=observe",
         };
         let mut stream = open(root, &format!("sessions/{id}/socket{query}")).await?;
@@ -125,10 +124,6 @@ fn refused(status: StatusCode, body: Option<&[u8]>) -> Failure {
         (None, StatusCode::NOT_FOUND) => Code::Enoent,
         (None, _) => Code::Eio,
     };
-    if code == Code::Ebusy {
-        return Failure::new(code, "another client is attached to this session")
-            .hint("--takeover detaches it, --observe only watches");
-    }
     let message = said.map_or_else(|| format!("the daemon answered {status}"), |said| said.message);
     Failure::new(code, message)
 }

@@ -86,13 +86,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     };
     let parts = images::read(&args.images)?;
     let opened = chat::found_or_new(root, &word, args.cwd, args.dir.as_deref())?;
-    // A script reads the answers; what was said before is not among them.
-    let is_person = std::io::IsTerminal::is_terminal(&std::io::stdin());
-    let tail = if is_person { usize::from(args.tail) } else { 0 };
-    let who = As::Operator { takeover: false };
-    chat::run(
-        root,
-        opened,
-        Options { who, joins: true, tail, model: args.model, consent: args.consent, parts },
-    )
+    let (who, tail) = (As::Operator, usize::from(args.tail));
+    chat::run(root, opened, Options { who, tail, model: args.model, consent: args.consent, parts })
 }

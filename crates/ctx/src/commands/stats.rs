@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::ValueEnum;
+use ctx_api::http::TokenCount;
 use ctx_session::Name;
 use ctx_session::record::Usage;
 use ctx_views::db::{Spent, Stats, StatsQuery};
@@ -18,7 +19,7 @@ use crate::{index, words};
 /// Count sessions, runs, messages, tokens and cost
 ///
 /// Counts sessions, runs, messages, tool calls, tokens, their cost and run time. With --by it lists tokens and cost by day, week,
-/// model, project or agent; days and weeks are those of UTC. Imported sessions count with the tokens that their agent wrote down.
+/// model, project or agent; days and weeks are those of UTC. The cost of models without a known price is `unknown`. Imported sessions count with the tokens that their agent wrote down.
 /// What a fork copied from its source is counted once. It reads the index and needs no daemon, unless the root belongs to another user.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -105,31 +106,37 @@ pub fn print_all(root: &Root) -> Result<(), Failure> {
 
 /// Tokens and cost by one thing, a row each.
 fn spent(by: By, stats: &Stats, paint: Paint) -> String {
-    let cells = |word: &str, calls: u64, usage: Usage| {
+    let cells = |word: &str, calls: u64, usage: Usage, unpriced: u64| {
         let words = [
             output::one_line(word),
             calls.to_string(),
             words::short_count(usage.input),
             words::short_count(usage.cached),
             words::short_count(usage.output),
-            usage.cost().to_string(),
+            cost(usage, unpriced),
         ];
         words.into_iter().map(Cell::new).collect::<Vec<Cell>>()
     };
     let rows = by.rows(stats);
-    let mut lines: Vec<Vec<Cell>> = rows.iter().map(|row| cells(&row.word, row.calls, row.usage)).collect();
+    let mut lines: Vec<Vec<Cell>> =
+        rows.iter().map(|row| cells(&row.word, row.calls, row.usage, row.unpriced)).collect();
     let sum = rows.iter().fold(Usage::default(), |sum, row| sum.plus(row.usage));
-    lines.push(cells("all", rows.iter().map(|row| row.calls).sum(), sum));
+    lines.push(cells("all", rows.iter().map(|row| row.calls).sum(), sum, stats.unpriced()));
     table::render(&[by.head(), "CALLS", "IN", "CACHED", "OUT", "COST"], lines, output::width(), paint)
 }
 
-fn tokens_json(usage: Usage) -> serde_json::Value {
-    json!({ "input": usage.input, "output": usage.output, "cached": usage.cached, "cost_usd": usage.cost() })
+/// What is known of it, and that there is more.
+fn cost(usage: Usage, unpriced: u64) -> String {
+    match (usage.cost_nano_usd, unpriced) {
+        (_, 0) => usage.cost().to_string(),
+        (0, _) => "unknown".to_owned(),
+        (_, _) => format!("{} + unknown", usage.cost()),
+    }
 }
 
 fn spent_json(rows: &[Spent]) -> Vec<serde_json::Value> {
     let one = |row: &Spent| {
-        let mut line = tokens_json(row.usage);
+        let mut line = json!(TokenCount::new(row.usage, row.unpriced));
         if let Some(fields) = line.as_object_mut() {
             fields.insert("key".to_owned(), row.word.clone().into());
             fields.insert("calls".to_owned(), row.calls.into());
@@ -156,7 +163,7 @@ fn as_json(stats: &Stats) -> serde_json::Value {
         "sessions_by_project": counts(&stats.sessions_by_project),
         "runs_by_state": counts(&stats.runs_by_state), "runs_by_model": counts(&stats.runs_by_model),
         "messages_by_role": counts(&stats.messages_by_role), "tools": tools,
-        "usage": tokens_json(stats.usage), "run_ms": stats.run_ms, "by_day": spent_json(&stats.by_day),
+        "usage": TokenCount::new(stats.usage, stats.unpriced()), "run_ms": stats.run_ms, "by_day": spent_json(&stats.by_day),
         "by_week": spent_json(&stats.by_week), "by_model": spent_json(&stats.by_model),
         "by_project": spent_json(&stats.by_project), "by_agent": spent_json(&stats.by_agent),
     })
@@ -187,8 +194,8 @@ fn readable(stats: &Stats, paint: Paint) -> String {
     line("tokens", Some(stats.usage.input.saturating_add(stats.usage.output)), {
         format!("{} in, {} out", stats.usage.input, stats.usage.output)
     });
-    if stats.usage.cost_nano_usd > 0 {
-        line("cost", None, stats.usage.cost().to_string());
+    if stats.usage.cost_nano_usd > 0 || stats.unpriced() > 0 {
+        line("cost", None, cost(stats.usage, stats.unpriced()));
     }
     line("run time", None, format!("{:.1} s", stats.run_ms as f64 / 1_000.0));
     let calls: u64 = stats.tools.iter().map(|tool| tool.calls).sum();

@@ -33,7 +33,7 @@ pub(super) fn prepare(root: &Path) -> Result<Layout, Failure> {
         Ok(text) => {
             return serde_json::from_slice(&text).map_err(|error| {
                 Failure::new(Code::Eio, format!("{}: {error}", path.display()))
-                    .hint("restore the file, or write {\"layout\":2,\"taken_over\":0,\"at\":0} if a newer ctx has run here")
+                    .hint("restore the file, or write {\"layout\":2,\"taken_over\":0,\"at\":\"2026-11-01T00:00:00.000Z\"} if a newer ctx has run here")
             });
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

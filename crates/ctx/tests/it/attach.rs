@@ -1,5 +1,7 @@
 //! `ctx attach` at a real terminal.
 
+use std::io::{Read, Write};
+
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::{Pty, TestDaemon, until};
@@ -67,30 +69,73 @@ fn detaching_leaves_the_run_going_and_ctrl_c_cancels_it() {
 }
 
 #[test]
-fn one_is_attached_others_observe_and_one_can_take_over() {
+fn chat_and_attach_join_each_other_and_any_number_observes() {
     let daemon = build().start();
     daemon.ctx(&["send", "hello"]).ok();
-    let mut first = Pty::ctx(&daemon, &["attach"]);
-    first.wait_for("Ctrl-D leaves");
-    let mut refused = Pty::ctx(&daemon, &["attach"]);
-    refused.wait_for("another client is attached");
-    refused.wait_for("--takeover");
-    assert_eq!(refused.wait(), 1);
-    // Without a terminal it would hold the one place and hear nothing.
-    assert!(daemon.ctx(&["attach"]).fails(2).contains("--observe"));
-    let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
-    watcher.wait_for("observing");
-    let mut second = Pty::ctx(&daemon, &["attach", "--takeover"]);
-    second.wait_for("Ctrl-D leaves");
-    first.wait_for("taken over");
-    assert_eq!(first.wait(), 1);
-    second.type_keys("seen by both\r");
-    watcher.wait_for("> seen by both");
+    let join = |words: &[&str]| {
+        let mut terminal = Pty::ctx(&daemon, words);
+        terminal.wait_for("Ctrl-D leaves");
+        terminal
+    };
+    let mut all = [
+        join(&["chat"]),
+        join(&["attach"]),
+        join(&["attach", "coder/default"]),
+        join(&["attach", "--observe"]),
+        join(&["attach", "--observe"]),
+    ];
+    for writer in 0..3 {
+        let text = format!("said in {writer}");
+        all[writer].type_keys(&format!("{text}\r"));
+        all[writer].wait_for(&format!("{text}\r\n"));
+        for other in (0..all.len()).filter(|other| *other != writer) {
+            all[other].wait_for(&format!("> {text}"));
+        }
+        crate::support::wait_state(&daemon, "default", "idle");
+    }
     daemon.ctx(&["end", "coder/default", "--yes"]).ok();
-    second.wait_for("the session has ended");
-    assert_eq!(second.wait(), 0);
-    watcher.wait_for("the session has ended");
-    assert_eq!(watcher.wait(), 0);
+    for terminal in &mut all {
+        terminal.wait_for("the session has ended");
+        assert_eq!(terminal.wait(), 0);
+    }
+}
+
+#[test]
+fn in_a_pipe_attach_is_chat_and_makes_no_session() {
+    let daemon = build().start();
+    daemon.ctx(&["send", "hello"]).ok();
+    assert_eq!(daemon.ctx_with(&["attach"], "one\ntwo\n").ok(), "> one\none\n> two\ntwo\n");
+    assert_eq!(daemon.ctx_with(&["attach"], "").ok(), "");
+    daemon.ctx_with(&["attach", "coder/other"], "one\n").fails(1);
+    assert!(!daemon.ctx(&["ls", "--all"]).ok().contains("other"));
+}
+
+#[test]
+fn who_loses_the_place_to_a_client_of_the_socket_goes_on_beside_it() {
+    let daemon = build().start();
+    daemon.ctx(&["send", "hello"]).ok();
+    let mut terminal = Pty::ctx(&daemon, &["attach"]);
+    terminal.wait_for("Ctrl-D leaves");
+    let listed = crate::support::json_lines(&daemon.ctx(&["ls", "--json"]).ok());
+    let id = listed[0]["id"].as_str().unwrap();
+    let mut client = testkit::connect(&daemon.root().join(".state/api.sock")).unwrap();
+    let request = format!(
+        "GET /api/v1/sessions/{id}/socket?takeover=true HTTP/1.1\r\nhost: ctx\r\nconnection: upgrade\r\n\
+         upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 101");
+    daemon.ctx(&["send", "from elsewhere"]).ok();
+    terminal.wait_for("> from elsewhere");
+    crate::support::wait_state(&daemon, "default", "idle");
+    terminal.type_keys("still here\r");
+    terminal.wait_for("still here\r\n");
+    until("the message", || daemon.ctx(&["history"]).ok().contains("still here").then_some(()));
+    terminal.type_keys("\x04");
+    terminal.wait_for("[left;");
+    assert_eq!(terminal.wait(), 0);
 }
 
 #[test]
@@ -237,15 +282,10 @@ fn who_comes_in_the_middle_of_a_message_sees_it_from_its_beginning() {
     let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
     watcher.wait_for("observing");
     watcher.wait_for("the beginning, ");
-    // In the middle of a line someone takes over: what is said of it has a line of its own.
-    let mut second = Pty::ctx(&daemon, &["attach", "--takeover"]);
+    let mut second = Pty::ctx(&daemon, &["attach"]);
     second.wait_for("the beginning, ");
-    let shown = first.wait_for("error:");
-    let before = shown.trim_end_matches("\x1b[31m").trim_end_matches("\x1b[?2004l");
-    assert!(before.ends_with("\r\x1b[K"), "the prompt is gone: {shown:?}");
-    first.wait_for("taken over");
-    assert_eq!(first.wait(), 1);
     second.type_keys("\x03");
+    first.wait_for("[cancelled]");
     for terminal in [&mut second, &mut watcher] {
         terminal.wait_for("[cancelled]");
         let text = terminal.shown().replace(&steps, "");
@@ -349,25 +389,6 @@ fn what_is_typed_while_the_daemon_is_away_is_sent_once_when_it_is_back() {
     terminal.type_keys("\x04");
     terminal.wait_for("[not sent: never mind]");
     assert_eq!(terminal.wait(), 0);
-}
-
-#[test]
-fn who_took_over_once_does_not_take_the_place_back_after_a_break() {
-    let mut daemon = build().start();
-    daemon.ctx(&["send", "one"]).ok();
-    let mut first = Pty::ctx(&daemon, &["attach", "--takeover"]);
-    first.wait_for("Ctrl-D leaves");
-    first.signal(Signal::STOP);
-    daemon.kill();
-    daemon.start_again();
-    let mut second = Pty::ctx(&daemon, &["attach"]);
-    second.wait_for("Ctrl-D leaves");
-    first.signal(Signal::CONT);
-    first.wait_for("another client is attached");
-    assert_eq!(first.wait(), 1);
-    second.type_keys("still here\r");
-    second.wait_for("still here");
-    second.wait_for("still here");
 }
 
 #[test]

@@ -65,6 +65,47 @@ fn what_model_calls_cost_is_shown_by_session_run_day_model_and_project() {
     assert!(log.contains("1000 tokens in, 50 out, $0.0025"), "{log}");
 }
 
+#[test]
+fn the_cost_of_a_model_without_a_known_price_is_unknown_and_not_nothing() {
+    let (daemon, server) = (build().start(), ModelServer::start());
+    let of_model = |model: &str| {
+        server.reply(Reply::text("Done."));
+        finish(&mut with_key(&daemon, &server, &["run", "--model", model, "go"])).ok();
+    };
+    let counted = |calls: u64| {
+        until("the index to have it", || {
+            Some(stats(&daemon)).filter(|all| all["by_day"][0]["calls"] == calls)
+        })
+    };
+    daemon.ctx(&["send", "--model", "debug:echo", "free"]).ok();
+    of_model("openai:nobody-knows");
+    let all = counted(2);
+    assert_eq!(
+        (&all["usage"]["cost_usd"], &all["usage"]["unpriced_calls"]),
+        (&Value::Null, &json!(1)),
+        "{all}"
+    );
+    assert!(daemon.ctx(&["stats"]).ok().lines().any(|line| line.ends_with(" unknown")));
+    of_model(MODEL);
+    let all = counted(3);
+    assert_eq!(
+        (&all["usage"]["cost_usd"], &all["usage"]["unpriced_calls"]),
+        (&json!(0.0025), &json!(1)),
+        "{all}"
+    );
+    let costs: Vec<&Value> = all["by_model"].as_array().unwrap().iter().map(|row| &row["cost_usd"]).collect();
+    assert_eq!(costs, [&json!(0.0025), &Value::Null, &json!(0.0)], "{all}");
+    let by = daemon.ctx(&["stats", "--by", "model"]).ok();
+    let ends = |name: &str, cost: &str| {
+        by.lines().any(|line| line.contains(name) && line.trim_end().ends_with(cost))
+    };
+    assert!(
+        ends("gpt-4o", "$0.0025") && ends("nobody-knows", " unknown") && ends("debug:echo", "$0.00"),
+        "{by}"
+    );
+    assert!(ends("all", "$0.0025 + unknown"), "{by}");
+}
+
 /// Runs in a session until a call is refused; how many were not.
 fn until_refused(daemon: &TestDaemon, server: &ModelServer, session: &str) -> (usize, String) {
     for count in 0..5 {

@@ -4,27 +4,43 @@
 //! user's rights: whatever is met there, they could have done it themselves.
 
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::rights::Rights;
 use crate::shell::error::ShellError;
 use crate::shell::local::random::random_bits;
+
+/// One that is younger may not be held yet.
+const LEFT_AGE: Duration = Duration::from_secs(60);
 
 /// It goes with all that is in it.
 #[derive(Debug)]
 pub(super) struct PrivateDir {
     path: PathBuf,
     rights: Rights,
+    /// Says that there is someone who removes it.
+    _held: OwnedFd,
 }
 
 impl PrivateDir {
     /// In the directory for temporary files: the path of a socket must be short.
     pub fn new(rights: Rights) -> Result<PrivateDir, ShellError> {
-        let path = std::env::temp_dir().join(format!("ctx-{:016x}", random_bits() as u64));
-        let dir = PrivateDir { path, rights };
-        dir.act(&dir.path, || std::fs::DirBuilder::new().mode(0o700).create(&dir.path))?;
-        Ok(dir)
+        let place = std::env::temp_dir();
+        let path = place.join(format!("ctx-{:016x}", random_bits() as u64));
+        let made = rights.act(|| {
+            remove_left(&place, rights.uid());
+            std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+            hold(&path)
+        });
+        match made.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(held) => Ok(PrivateDir { path, rights, _held: held }),
+            Err(source) => Err(ShellError::Spool { path, source }),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -51,6 +67,31 @@ impl PrivateDir {
     }
 }
 
+fn hold(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(path, flags, Mode::empty())?;
+    rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(dir)
+}
+
+/// Removes the empty directories that servers which were killed have left.
+fn remove_left(place: &Path, uid: u32) {
+    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        let digits = entry.file_name().to_str().and_then(|name| name.strip_prefix("ctx-").map(str::to_owned));
+        let is_named = digits.is_some_and(|it| it.len() == 16 && it.bytes().all(|b| b.is_ascii_hexdigit()));
+        let is_left = || {
+            let data = entry.metadata()?;
+            Ok::<_, io::Error>(
+                data.uid() == uid && data.modified()?.elapsed().is_ok_and(|age| age > LEFT_AGE),
+            )
+        };
+        if is_named && is_left().is_ok_and(|it| it) && hold(&entry.path()).is_ok() {
+            // One with something in it stays.
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
 impl Drop for PrivateDir {
     fn drop(&mut self) {
         let removed = self.act(&self.path, || std::fs::remove_dir_all(&self.path));
@@ -63,9 +104,33 @@ impl Drop for PrivateDir {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+    use std::time::SystemTime;
 
     const ANN: u32 = 61_991;
+
+    #[test]
+    fn what_killed_servers_have_left_goes_if_it_is_empty_and_nobodys() {
+        let rights = || Rights::of(ANN).unwrap();
+        let held = PrivateDir::new(rights()).unwrap();
+        let left = |bits: u64| std::env::temp_dir().join(format!("ctx-{bits:016x}"));
+        let [empty, full, anothers] = [random_bits(), random_bits(), random_bits()].map(|n| left(n as u64));
+        for dir in [&empty, &full, &anothers] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        std::fs::write(full.join("known"), "").unwrap();
+        for dir in [&empty, &full] {
+            std::os::unix::fs::chown(dir, Some(ANN), None).unwrap();
+        }
+        let long_ago = SystemTime::now() - LEFT_AGE * 2;
+        for dir in [held.path(), &empty, &full, &anothers] {
+            std::fs::File::open(dir).unwrap().set_modified(long_ago).unwrap();
+        }
+        drop(PrivateDir::new(rights()).unwrap());
+        assert!(!empty.exists());
+        assert!(held.path().exists() && full.exists() && anothers.exists());
+        std::fs::remove_dir_all(full).unwrap();
+        std::fs::remove_dir(anothers).unwrap();
+    }
 
     #[test]
     fn a_link_that_its_user_puts_in_its_place_leads_to_nothing_that_is_not_theirs() {

@@ -54,6 +54,14 @@ pub struct Spent {
     pub word: String,
     pub calls: u64,
     pub usage: Usage,
+    /// Of the calls, those whose price is not known.
+    pub unpriced: u64,
+}
+
+impl Stats {
+    pub fn unpriced(&self) -> u64 {
+        self.by_model.iter().map(|row| row.unpriced).sum()
+    }
 }
 
 /// What one operator has spent in one project.
@@ -142,7 +150,9 @@ impl Queries<'_> {
         let since = since.map_or(0, millis);
         let sql = format!(
             "SELECT ifnull({what}, '-') AS word, count(*), sum(c.tokens_in) AS input, sum(c.tokens_out),
-               sum(c.tokens_cached), sum(c.cost_nano) AS cost
+               sum(c.tokens_cached), sum(c.cost_nano) AS cost,
+               sum(c.cost_nano = 0 AND c.tokens_in + c.tokens_out > 0
+                 AND substr(ifnull(c.model, ''), 1, 6) NOT IN ('debug:', 'debug/'))
              FROM {} WHERE {condition} AND c.created_at >= {since} GROUP BY 1 ORDER BY {order}",
             own("model_calls AS c", "c")
         );
@@ -150,7 +160,7 @@ impl Queries<'_> {
             let count = |at: usize| -> rusqlite::Result<u64> { Ok(count_of(row.get(at)?)) };
             let usage =
                 Usage { input: count(2)?, output: count(3)?, cached: count(4)?, cost_nano_usd: count(5)? };
-            Ok(Spent { word: row.get(0)?, calls: count(1)?, usage })
+            Ok(Spent { word: row.get(0)?, calls: count(1)?, usage, unpriced: count(6)? })
         })
     }
 
