@@ -24,7 +24,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(5);
 /// Users whose groups are remembered; with more, all are asked for again.
 const KNOWN_MAX: usize = 1_000;
 /// The group of a uid that is no user of this machine: the kernel's own number for "no such group".
-pub(crate) const NO_GROUP: u32 = 65_534;
+pub const NO_GROUP: u32 = 65_534;
 /// No user has this id: the calls change nothing and return the one in effect.
 const NO_ID: u32 = u32::MAX;
 

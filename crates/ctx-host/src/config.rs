@@ -8,8 +8,8 @@ use super::limits::ShellLimits;
 use super::local::RunAs;
 use super::local::caged::CageSetup;
 use super::remote::RemoteConfig;
-use super::text::policy::Policy;
 use super::workspace::SnapshotSetup;
+use ctx_text::policy::Policy;
 
 /// What shells are told instead of what the server's own environment says: there is no screen for an editor or a pager,
 /// and a command that opens one would wait until its time is over.

@@ -50,11 +50,11 @@ pub enum ShellError {
     )]
     Busy { id: String, call: u64 },
     #[error(transparent)]
-    Snapshot(crate::snapshot::SnapshotError),
+    Snapshot(ctx_snapshot::SnapshotError),
     #[error("{message}")]
     Unreachable { message: String },
     #[error(transparent)]
-    Cage(crate::cage::CageError),
+    Cage(ctx_cage::CageError),
     #[error("the request was cancelled")]
     Cancelled,
 }

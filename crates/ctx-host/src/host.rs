@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::cage::{Cage, CageError, Limit};
+use ctx_cage::{Cage, CageError, Limit};
 use ctx_session::{Timestamp, Ulid};
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
@@ -32,11 +32,11 @@ use super::remote::{Destination, RemoteTransport, SshRequest};
 use super::request::{ExecRequest, ExecResult, Progress, RunningCommand};
 use super::secret_values::SecretValues;
 use super::state::{Seat, ShellState, Status};
-use super::text::budget::{Budget, Plan};
-use super::text::ends::Ends;
-use super::text::fence::Fence;
-use super::text::redact::{Secrets, redact_text};
 use super::transport::{StartPlace, Transport};
+use ctx_text::budget::{Budget, Plan};
+use ctx_text::ends::Ends;
+use ctx_text::fence::Fence;
+use ctx_text::redact::{Secrets, redact_text};
 
 /// What a new shell should be like.
 #[derive(Debug, Clone, Default)]

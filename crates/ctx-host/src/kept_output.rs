@@ -4,8 +4,8 @@ use super::error::ShellError;
 use super::host::ShellHost;
 use super::output::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageError, PageRequest};
 use super::output::spool::{Gone, Output};
-use super::text::budget::CONTEXT_MAX;
-use super::text::pattern::{Pattern, PatternError};
+use ctx_text::budget::CONTEXT_MAX;
+use ctx_text::pattern::{Pattern, PatternError};
 
 /// Which piece of which output to read.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Markers protect against accident and against output that imitates them, not against a command that
-//! inspects its own shell.
+//! inspects its own shell. This crate knows neither the journal nor any door; what a shell did leaves it through a small
+//! port ([`ShellLog`]).
 
 mod config;
 mod error;
@@ -31,7 +32,6 @@ mod request;
 mod secret_values;
 mod snapshots;
 mod state;
-pub mod text;
 mod transport;
 mod workspace;
 

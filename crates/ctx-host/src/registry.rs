@@ -12,8 +12,8 @@ use super::error::ShellError;
 use super::exec::driver::{Driver, End, Order};
 use super::host::{Inner, ShellSummary};
 use super::state::{Running, ShellState};
-use super::text::fence::Fence;
 use super::workspace::ShellWorkspace;
+use ctx_text::fence::Fence;
 
 /// How many shells that ended by themselves are remembered.
 const ENDED_MAX: usize = 1000;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::text::budget::{Budget, StreamReport};
+use ctx_text::budget::{Budget, StreamReport};
 
 /// What to run in a shell.
 #[derive(Debug, Clone, Default)]

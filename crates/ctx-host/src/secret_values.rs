@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use super::frame::exports::Export;
-use super::text::fence;
-use super::text::redact::{Secrets, is_secret_name, is_secret_variable};
+use ctx_text::fence;
+use ctx_text::redact::{Secrets, is_secret_name, is_secret_variable};
 
 /// Of a longer one this much is remembered, when it is no longer exported.
 const VALUE_BYTES_MAX: usize = 16 << 10;
@@ -113,7 +113,7 @@ fn size_of(export: &Export) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::text::redact::redact_text;
+    use ctx_text::redact::redact_text;
     use std::sync::Arc;
 
     fn export(name: &str, value: impl Into<Vec<u8>>) -> Export {

@@ -12,11 +12,11 @@ use super::log::ShellRecord;
 use super::remote::{RemoteTransport, may_be_workspace};
 use super::transport::Transport;
 use super::workspace::ShellWorkspace;
-use crate::rights::Rights;
-use crate::snapshot::plan::{Change, Changed, Kept, Report};
-use crate::snapshot::tree::shown;
-use crate::snapshot::workspace::{Ask, resolve};
-use crate::snapshot::{Info, Reason, SnapshotError, Workspace};
+use ctx_cage::rights::Rights;
+use ctx_snapshot::plan::{Change, Changed, Kept, Report};
+use ctx_snapshot::tree::shown;
+use ctx_snapshot::workspace::{Ask, resolve};
+use ctx_snapshot::{Info, Reason, SnapshotError, Workspace};
 
 /// Of a restore, so many files are named.
 const NAMED_MAX: usize = 500;

@@ -12,7 +12,7 @@ use super::error::ShellError;
 use super::local::caged::CageSlot;
 use super::output::spool::Spool;
 use super::request::RunningCommand;
-use super::text::redact::{Secrets, redact_text};
+use ctx_text::redact::{Secrets, redact_text};
 
 /// Characters of a command that stand for it where others are told of it.
 const BRIEF_CHARS: usize = 120;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::snapshot::{Snapshots, Workspace};
+use ctx_snapshot::{Snapshots, Workspace};
 
 /// Where snapshots are kept, and of which directories there may be some.
 #[derive(Clone)]

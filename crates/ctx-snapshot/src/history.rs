@@ -101,7 +101,7 @@ pub fn undo(touched: &BTreeMap<RelPath, Touched>) -> Wishes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::tree::Hash;
+    use crate::tree::Hash;
 
     fn tree(files: &[(&str, &str)]) -> Saw {
         let node = |text: &str| Node::File { mode: 0o644, size: 1, pieces: vec![Hash::of(text.as_bytes())] };

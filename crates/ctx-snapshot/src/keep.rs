@@ -28,7 +28,7 @@ pub fn may_go(infos: &[Info]) -> Vec<Ulid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::store::Reason;
+    use crate::store::Reason;
     use ctx_session::{IdSource, Timestamp};
 
     #[test]

@@ -48,7 +48,7 @@ pub enum SnapshotError {
     #[error("the snapshots of {path} are in use; try again in a moment", path = path.display())]
     Busy { path: PathBuf },
     #[error(transparent)]
-    Rights(#[from] crate::rights::RightsError),
+    Rights(#[from] ctx_cage::rights::RightsError),
 }
 
 impl SnapshotError {

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::files::{Files, Found, FoundKind, Stat, Walk, WalkOptions};
 use super::ignored::{GIT, Ignored, RULES_FILE, is_never_part};
 use super::tree::{Outer, RelPath, join, parent, parents};
-use crate::rights::Rights;
+use ctx_cage::rights::Rights;
 
 /// The most bytes of ignore rules that hold in one directory, with those of the directories above it; further ones do not.
 const RULES_BYTES_MAX: u64 = 1 << 20;

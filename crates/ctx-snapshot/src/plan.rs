@@ -290,7 +290,7 @@ impl Planning<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::tree::{Hash, shown};
+    use crate::tree::{Hash, shown};
 
     fn file(text: &str) -> Node {
         Node::File { mode: 0o644, size: text.len() as u64, pieces: vec![Hash::of(text.as_bytes())] }

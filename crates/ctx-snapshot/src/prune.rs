@@ -10,7 +10,7 @@ use super::SnapshotError;
 use super::keep::may_go;
 use super::store::{About, Info, Store, names_in};
 use super::workspace::{Snapshots, Workspace};
-use crate::rights::Rights;
+use ctx_cage::rights::Rights;
 
 /// The stores are measured again when this part of the budget was written since.
 const MEASURE_EVERY: u64 = 100;

@@ -13,7 +13,7 @@ use super::store::{Info, Reason};
 use super::tree::{PathText, RelPath};
 use super::workspace::{Ask, Snapshots, Workspace, resolve};
 use super::{SnapshotError, Tree};
-use crate::rights::Rights;
+use ctx_cage::rights::Rights;
 
 /// Of the files that a run may not have changed itself, so many are named.
 const UNCERTAIN_MAX: usize = 1_000;

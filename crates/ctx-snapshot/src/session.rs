@@ -12,7 +12,7 @@ use super::runs::RunFiles;
 use super::store::{Info, Reason, Store};
 use super::tree::{PathText, RelPath, Tree};
 use super::workspace::{Ask, Snapshots, Workspace};
-use crate::rights::Rights;
+use ctx_cage::rights::Rights;
 
 /// The files of a session that has snapshots.
 pub struct SessionFiles {

@@ -21,7 +21,7 @@ use super::restore::{Order, Pending, Prepared, prepare, recover};
 use super::store::{About, Info, Locked, Reason, Store};
 use super::take::{Saved, Scope, save};
 use super::tree::{Node, PathText, RelPath, Tree, parent, parents};
-use crate::rights::Rights;
+use ctx_cage::rights::Rights;
 
 /// Checkpoints of shells in one workspace that are kept whatever the budget says.
 const SHELL_CHECKPOINTS: usize = 50;
@@ -164,7 +164,7 @@ fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-pub(crate) fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     Timestamp::from_millis(u64::try_from(since_epoch().as_millis()).unwrap_or_default())
 }
 

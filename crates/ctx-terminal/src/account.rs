@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::rights::NO_GROUP;
+use ctx_cage::rights::NO_GROUP;
 
 /// What the machine knows of a user.
 pub(super) struct Account {

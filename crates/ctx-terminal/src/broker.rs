@@ -25,8 +25,8 @@ use super::model::{Model, Screen};
 use super::place::{self, About, Bounds, CageAround, End, EndReason, SOCKET, Spec, TRANSCRIPT};
 use super::protocol::{FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION};
 use super::transcript::{ChunkKind, open_transcript};
-use crate::cage::Cage;
-use crate::rights::{Rights, RightsError, groups_of};
+use ctx_cage::Cage;
+use ctx_cage::rights::{Rights, RightsError, groups_of};
 
 /// Enough for a thread that only waits.
 const WAITING_STACK: usize = 64 * 1024;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::boundary::incomplete_tail;
 use super::protocol::Size;
 use super::transcript::{Chunk, ChunkKind};
-use crate::shell::text::ansi::Cleaner;
+use ctx_text::ansi::Cleaner;
 
 /// A longer line is searched in pieces.
 const LINE_BYTES_MAX: usize = 1024 * 1024;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::model::Screen;
 use super::protocol::Size;
-use crate::cage::Cage;
+use ctx_cage::Cage;
 
 pub const SOCKET: &str = "sock";
 pub const TRANSCRIPT: &str = "transcript";

@@ -12,8 +12,8 @@ use super::client::connect_to;
 use super::place::{self, EndReason, SETTLED, SOCKET};
 use super::protocol::{FromHolder, State, ToHolder};
 use super::transcript::ChunkKind;
-use crate::cage::Means;
-use crate::rights::Rights;
+use ctx_cage::Means;
+use ctx_cage::rights::Rights;
 
 /// The most directories of one user that are looked at for terminals that have not ended.
 const UNSETTLED_MAX: usize = 1_000;
@@ -34,7 +34,7 @@ impl Terminals {
     /// Ends what is left of cages whose holder does not answer: it was killed. How many.
     pub fn sweep(&self, means: &Means) -> usize {
         let prefix = self.cage_prefix();
-        crate::cage::sweep(means, |parent| {
+        ctx_cage::sweep(means, |parent| {
             parent.strip_prefix(&prefix).is_some_and(|id| !self.users().any(|uid| self.is_held(uid, id)))
         })
     }

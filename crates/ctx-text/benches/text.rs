@@ -1,4 +1,4 @@
-//! Throughput of the text work on ordinary build output: `cargo bench -p ctx-host --bench text`.
+//! Throughput of the text work on ordinary build output: `cargo bench -p ctx-text --bench text`.
 //!
 //! In MB for each second of CPU time, because other work on the machine must not count. With `--rows` it prints the row
 //! of redaction for the table in docs/performance.md and nothing else; with the name of a file it looks at that alone.
@@ -14,10 +14,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_host::shell::text::ansi::Cleaner;
-use ctx_host::shell::text::budget::{Budget, Collector, Grep, Plan};
-use ctx_host::shell::text::output::OutputStream;
-use ctx_host::shell::text::redact::{Redactor, Secrets};
+use ctx_text::ansi::Cleaner;
+use ctx_text::budget::{Budget, Collector, Grep, Plan};
+use ctx_text::output::OutputStream;
+use ctx_text::redact::{Redactor, Secrets};
 use rustix::time::{ClockId, clock_gettime};
 
 const TOTAL_BYTES: usize = 64 << 20;
@@ -105,7 +105,7 @@ fn one_file(secrets: &Arc<Secrets>, path: &str) {
 /// Our own sources, over and over.
 fn code() -> String {
     let mut sources = String::new();
-    let mut dirs = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+    let mut dirs = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../ctx-host/src"))];
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).expect("a directory of sources").flatten() {
             match entry.path() {

@@ -14,7 +14,7 @@ mod line;
 use anstyle_parse::state::{Action, State, state_change};
 use line::Line;
 
-pub(crate) use line::LINE_CHARS_MAX;
+pub use line::LINE_CHARS_MAX;
 
 /// The first byte of a control from U+0080 to U+009F, and of other characters.
 const C1_LEAD: u8 = 0xc2;

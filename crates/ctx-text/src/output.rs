@@ -117,7 +117,7 @@ impl Shown {
 const BINARY_BYTES_MIN: u64 = 256;
 
 /// Whether a text is one that nobody can read: many NULs, or much that is not UTF-8.
-pub(crate) fn is_binary(bytes: u64, nuls: u64, text: &str) -> bool {
+pub fn is_binary(bytes: u64, nuls: u64, text: &str) -> bool {
     let broken = || text.chars().filter(|c| *c == char::REPLACEMENT_CHARACTER).count();
     bytes >= BINARY_BYTES_MIN && (nuls * 20 > bytes || broken() * 5 > text.chars().count())
 }

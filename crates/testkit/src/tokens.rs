@@ -1,11 +1,7 @@
 //! A token of every kind in the table, as its service documents or shows it, with letters of our own. Each is in two
 //! pieces, so that no scanner takes this file for a leak.
 
-use std::sync::Arc;
-
-use ctx_host::shell::text::redact::{Redactor, Secrets};
-
-pub(crate) const EXAMPLES: &[(&str, &str)] = &[
+pub const EXAMPLES: &[(&str, &str)] = &[
     (
         "anthropic-key",
         concat!(
@@ -483,18 +479,7 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// A private key's block of five lines, and its lines.
-pub(crate) fn key_block(label: &str) -> (String, Vec<String>) {
+pub fn key_block(label: &str) -> (String, Vec<String>) {
     let lines: Vec<String> = (0..5).map(|n| format!("{n}kA9/zQ+").repeat(8)).collect();
     (format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n")), lines)
-}
-
-/// What comes out where the bytes come in pieces.
-pub(crate) fn in_pieces<'a>(secrets: &Arc<Secrets>, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut redactor = Redactor::new(Arc::clone(secrets));
-    let mut out = Vec::new();
-    for piece in pieces {
-        redactor.push(piece, &mut out);
-    }
-    redactor.finish(&mut out);
-    out
 }

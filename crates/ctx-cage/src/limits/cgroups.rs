@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::error::CageError;
 use super::means::Means;
 use super::plan::CgroupPlan;
-use super::value::Limit;
+use crate::error::CageError;
+use crate::value::Limit;
 
 /// All groups of cages begin with this.
 const PREFIX: &str = "ctx-cage-";
 /// What `bwrap` is called as begins with this; then comes the name of its cage.
-pub(super) const PROCESS_PREFIX: &str = "bwrap:";
+pub(crate) const PROCESS_PREFIX: &str = "bwrap:";
 /// How long processes that were killed may take to leave their group.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The name of a cage's groups. The parent is who started it; a leftover is swept when its parent is gone.
-pub(super) fn name(parent: &str, id: &str) -> String {
+pub(crate) fn name(parent: &str, id: &str) -> String {
     format!("{PREFIX}{parent}.{id}")
 }
 
@@ -31,7 +31,7 @@ pub fn parent_of(name: &str) -> Option<&str> {
 
 /// The groups of a cage; dropping it removes them.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     pub plan: CgroupPlan,
 }
 
@@ -62,7 +62,7 @@ impl Groups {
 }
 
 /// The limit that the groups of a cage have reached: a process was killed for memory, or could not be started.
-pub(super) fn limit_reached(plan: &CgroupPlan) -> Option<Limit> {
+pub(crate) fn limit_reached(plan: &CgroupPlan) -> Option<Limit> {
     let has = |path: &Option<PathBuf>, word| path.as_deref().is_some_and(|path| count(path, word) > 0);
     match () {
         () if has(&plan.memory_events, "oom_kill") => Some(Limit::Memory),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::means::{Base, Means, Version};
-use super::value::Limits;
+use crate::value::Limits;
 
 /// The length of a period in which CPU time is counted, in microseconds.
 const CPU_PERIOD: u32 = 100_000;

@@ -10,23 +10,23 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use super::plan::CgroupPlan;
-use super::value::Limit;
+use crate::value::Limit;
 
 /// No single process fills memory faster, nor starts others.
 const FILLS_PER_MS: u64 = 4 << 20;
 const STARTS_PER_MS: u64 = 10;
 /// How close two looks may be.
-pub(super) const LOOK_MIN: Duration = Duration::from_millis(2);
+pub(crate) const LOOK_MIN: Duration = Duration::from_millis(2);
 
 /// What a look found: the limit that is passed, or for how long none can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(crate) enum Look {
     Passed(Limit),
     FineFor(Duration),
 }
 
 /// Looks at the processes of a cage; None where groups hold all its limits.
-pub(super) fn look(plan: &CgroupPlan, first: Pid) -> Option<Look> {
+pub(crate) fn look(plan: &CgroupPlan, first: Pid) -> Option<Look> {
     if plan.watched_memory.is_none() && plan.watched_processes.is_none() {
         return None;
     }

@@ -21,7 +21,7 @@ use rustix::mount::{
     MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree,
 };
 
-use super::value::{Access, Cage, Mount};
+use crate::value::{Access, Cage, Mount};
 
 /// Where the mounts are, each seen by one cage alone. Its parent is root's, so nobody puts anything else there.
 const PLACE: &str = "/run/ctx-lent";

@@ -7,6 +7,13 @@
 //! `bwrap` runs as the cage's owner, who can stop it, trace it and write into its pipes. So what it says is checked, and it
 //! is waited for only so long.
 
+mod descriptors;
+mod lend;
+mod processes;
+mod said;
+pub mod seccomp;
+mod sources;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -22,18 +29,15 @@ use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 
-use super::cgroups::{self, Groups};
-use super::command::{CommandLine, command_line};
-use super::descriptors;
-use super::error::CageError;
-use super::means::Means;
-use super::plan::{CgroupPlan, Freezing};
-use super::processes::{self, Process};
-use super::said::{first_line, not_started, there_is, with_complaint};
-use super::seccomp;
-use super::sources::{check_owner, lend_to};
-use super::usage::{self, Look};
-use super::value::{Cage, Limit};
+use self::processes::Process;
+use self::said::{first_line, not_started, there_is, with_complaint};
+use self::sources::{check_owner, lend_to};
+use crate::command::{CommandLine, command_line};
+use crate::error::CageError;
+use crate::limits::cgroups::{self, Groups};
+use crate::limits::usage::{self, Look};
+use crate::limits::{CgroupPlan, Freezing, Means};
+use crate::value::{Cage, Limit};
 
 /// How often the counts of a cage's groups are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -111,7 +115,7 @@ pub fn find_bwrap(path: &OsStr) -> Result<PathBuf, CageError> {
 }
 
 impl RunningCage {
-    /// Starts a command in a cage. `parent` names who is responsible for it: see [`super::sweep`].
+    /// Starts a command in a cage. `parent` names who is responsible for it: see [`crate::sweep`].
     pub fn start(
         bwrap: &Path,
         cage: &Cage,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::error::CageError;
+use crate::error::CageError;
 
 /// How much is kept of what `bwrap` says.
 const SAID_BYTES_MAX: usize = 4096;

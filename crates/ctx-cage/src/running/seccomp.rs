@@ -10,7 +10,7 @@ use seccompiler::{
     TargetArch,
 };
 
-use super::error::CageError;
+use crate::error::CageError;
 
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;

@@ -2,10 +2,10 @@
 
 use rustix::process::geteuid;
 
-use super::error::CageError;
 use super::lend;
-use super::value::{Access, Cage};
+use crate::error::CageError;
 use crate::rights::Rights;
+use crate::value::{Access, Cage};
 
 /// Only root can start a process of somebody else, and each mount must be there for the owner.
 pub(super) fn check_owner(cage: &Cage) -> Result<(), CageError> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ctx_host::cage::{Access, Cage, Limits, Mount, Net, Owner, command_line};
+use ctx_cage::{Access, Cage, Limits, Mount, Net, Owner, command_line};
 use expect_test::expect_file;
 
 fn cage() -> Cage {

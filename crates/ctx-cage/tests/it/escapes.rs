@@ -5,14 +5,16 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use ctx_host::cage::{Access, Cage, Means, Mount, Net, Owner};
+use ctx_cage::{Access, Cage, Means, Mount, Net, Owner};
 use nix::libc;
 
-use super::support::{ANN, Place, by_both, run, run_with};
+use testkit::users::{ANN, Place, by_both};
+
+use super::support::{cage_of, run, run_with};
 
 /// Runs each line in the cage; all of them must fail.
 fn all_fail(place: &Place, lines: &[String]) {
-    let cage = place.cage();
+    let cage = cage_of(place);
     let script: String = lines.iter().map(|line| format!("( {line} ) && echo 'DONE: {line}'\n")).collect();
     let (_, said) = run(&cage, &format!("{script}\necho end"));
     assert!(said.ends_with("end\n") && !said.contains("DONE"), "{said}");
@@ -26,7 +28,7 @@ fn the_daemon_s_files_another_home_and_tokens_are_not_there() {
     std::fs::create_dir(place.path("project/.demo")).unwrap();
     place.file("project/.demo/token", ANN, 0o600, "secret");
     by_both(|_| {
-        let mut cage = place.cage();
+        let mut cage = cage_of(&place);
         cage.covered.push("/work/.demo".into());
         let (_, said) = run(
             &cage,
@@ -48,7 +50,7 @@ fn nothing_is_written_outside_of_writable_mounts() {
     let outside = place.file("outside", ANN, 0o666, "as it was");
     let open = place.path("open");
     by_both(|_| {
-        let mut cage = place.cage();
+        let mut cage = cage_of(&place);
         cage.mounts.push(Mount::ro(&open, "/seen"));
         let (_, said) = run(
             &cage,
@@ -75,7 +77,7 @@ fn git_s_directory_is_read_only_unless_asked_for() {
     std::fs::create_dir(place.path("project/.git")).unwrap();
     std::os::unix::fs::chown(place.path("project/.git"), Some(ANN), Some(ANN)).unwrap();
     by_both(|_| {
-        let mut cage = place.cage();
+        let mut cage = cage_of(&place);
         let write = "touch /work/.git/hook && echo written; rm -f /work/.git/hook; mv /work/.git /work/g || echo kept";
         let (_, said) = run(&cage, "touch /work/.git/hook && echo written; rm -f /work/.git/hook");
         assert_eq!(said, "written\n");
@@ -94,7 +96,7 @@ fn there_is_no_network_unless_asked_for() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     by_both(|_| {
-        let mut cage = place.cage();
+        let mut cage = cage_of(&place);
         let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached");
         let (code, said) = run(&cage, &connect);
         assert!(code != 0 && !said.contains("reached"), "{said}");
@@ -113,7 +115,7 @@ fn processes_of_the_host_are_neither_seen_nor_signalled() {
     let pid = victim.id();
     by_both(|_| {
         all_fail(&place, &[format!("kill -9 {pid}"), format!("kill -0 {pid}"), format!("ls /proc/{pid}")]);
-        let (ended, _) = run_with(&place.cage(), &Means::detect(), "kill -9 -1; kill -9 -- -1; exit 7");
+        let (ended, _) = run_with(&cage_of(&place), &Means::detect(), "kill -9 -1; kill -9 -- -1; exit 7");
         assert_eq!(ended.code, 7);
     });
     assert_eq!(victim.try_wait().unwrap(), None, "the host's process lives");
@@ -129,7 +131,7 @@ fn a_setuid_program_gives_no_rights() {
     // After the copy, which brings the mode of its source.
     std::fs::set_permissions(place.path("project/id"), Permissions::from_mode(0o4755)).unwrap();
     by_both(|_| {
-        let (code, said) = run(&place.cage(), "/work/id -u");
+        let (code, said) = run(&cage_of(&place), "/work/id -u");
         assert_eq!((code, said.as_str()), (0, "1000\n"));
     });
 }
@@ -138,7 +140,7 @@ fn a_setuid_program_gives_no_rights() {
 fn there_are_no_capabilities_and_none_can_be_had() {
     let place = Place::new();
     by_both(|_| {
-        let (_, said) = run(&place.cage(), "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status");
+        let (_, said) = run(&cage_of(&place), "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status");
         let wanted: String =
             ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}:\t0000000000000000\n")).concat();
         assert_eq!(said, format!("{wanted}NoNewPrivs:\t1\nSeccomp:\t2\n"));
@@ -156,7 +158,7 @@ try: print(answer({call}))
 except OSError as error: print(errno.errorcode[error.errno])
 '"
     );
-    run(&place.cage(), &script).1.trim().to_owned()
+    run(&cage_of(place), &script).1.trim().to_owned()
 }
 
 fn call(number: libc::c_long, args: &str) -> String {
@@ -219,9 +221,9 @@ fn the_environment_is_the_cage_s_alone() {
     let place = Place::new();
     by_both(|_| {
         let (_, said) =
-            run(&place.cage(), "env | grep -vE '^(PWD|SHLVL|_)=' | cut -d= -f1 | sort | tr '\\n' ' '");
+            run(&cage_of(&place), "env | grep -vE '^(PWD|SHLVL|_)=' | cut -d= -f1 | sort | tr '\\n' ' '");
         assert_eq!(said, "HOME LANG LOGNAME PATH USER ");
-        let (_, said) = run(&place.cage(), "tr '\\0' '\\n' < /proc/1/environ | wc -c");
+        let (_, said) = run(&cage_of(&place), "tr '\\0' '\\n' < /proc/1/environ | wc -c");
         assert_eq!(said, "0\n", "bwrap's own");
     });
 }
@@ -237,7 +239,7 @@ fn roots_own_project_is_lent_to_a_cage_of_nobodys_and_nothing_else_of_roots_is()
     place.file("of-root/project/other", ANN, 0o600, "hers");
     let secret = place.file("open/secret", 0, 0o600, "secret");
     let project = hidden.join("project");
-    let mut cage = Cage { owner: Owner::NOBODY, lent: vec![project.clone()], ..place.cage() };
+    let mut cage = Cage { owner: Owner::NOBODY, lent: vec![project.clone()], ..cage_of(&place) };
     cage.mounts
         .retain(|mount| mount.access == Access::Link || mount.target != std::path::Path::new(Cage::WORK));
     cage.mounts.insert(0, Mount::rw(&project, Cage::WORK));

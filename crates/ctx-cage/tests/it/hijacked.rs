@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-use ctx_host::cage::{CageError, Ended, Io, Means, RunningCage};
+use ctx_cage::{CageError, Ended, Io, Means, RunningCage};
 use std::os::unix::process::CommandExt;
+use testkit::users::Place;
 use testkit::{DEADLINE, until};
 
-use super::support::Place;
+use super::support::cage_of;
 
 const BOB: u32 = 54_412;
 
@@ -26,7 +27,7 @@ fn in_place_of_bwrap(place: &Place, said: &str, then: &str) -> PathBuf {
 fn start(place: &Place, bwrap: &std::path::Path) -> Result<RunningCage, CageError> {
     let command: Vec<OsString> = vec!["true".into()];
     let io = Io { stdin: Stdio::null(), stdout: Stdio::null(), stderr: Stdio::null() };
-    RunningCage::start(bwrap, &place.cage(), &Means::detect(), "hijacked", &command, io)
+    RunningCage::start(bwrap, &cage_of(place), &Means::detect(), "hijacked", &command, io)
 }
 
 /// Waits for the end as a daemon would, but not for ever.

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ctx_host::cage::{Base, Limit, Limits, Means, Version, find_bwrap, parent_of, sweep};
+use ctx_cage::{Base, Limit, Limits, Means, Version, find_bwrap, parent_of, sweep};
 use testkit::until;
+use testkit::users::{By, Place, by_both, by_one, processes_with, unique};
 
-use super::support::{By, Place, by_both, by_one, processes_with, run_with, start, unique};
+use super::support::{cage_of, run_with, start};
 
 const MIB: u64 = 1 << 20;
 
@@ -40,7 +41,7 @@ fn with_and_without_groups(work: impl Fn(&Means) + Sync) {
 #[test]
 fn a_fork_bomb_ends_at_the_process_limit() {
     let place = Place::new();
-    let mut cage = place.cage();
+    let mut cage = cage_of(&place);
     cage.limits = Limits { processes: 20, ..limits() };
     // One that goes on when it cannot start another, and one that gives up.
     for bomb in ["while :; do sleep 1000 & done", "dash -c 'while :; do sleep 1000 & done'"] {
@@ -55,7 +56,7 @@ fn a_fork_bomb_ends_at_the_process_limit() {
 #[test]
 fn a_memory_bomb_ends_at_the_memory_limit() {
     let place = Place::new();
-    let mut cage = place.cage();
+    let mut cage = cage_of(&place);
     cage.limits = Limits { memory_bytes: 64 * MIB, ..limits() };
     // One process with much, and many with little.
     for bomb in [
@@ -72,7 +73,7 @@ fn a_memory_bomb_ends_at_the_memory_limit() {
 #[test]
 fn memory_that_processes_share_is_counted_once() {
     let place = Place::new();
-    let mut cage = place.cage();
+    let mut cage = cage_of(&place);
     cage.limits = Limits { memory_bytes: 128 * MIB, ..limits() };
     let script = "python3 -c '
 import os, time
@@ -90,7 +91,7 @@ os._exit(0)
 #[test]
 fn a_full_tmp_is_an_error_and_nothing_more() {
     let place = Place::new();
-    let mut cage = place.cage();
+    let mut cage = cage_of(&place);
     cage.limits = Limits { tmp_bytes: MIB, ..limits() };
     by_both(|_| {
         let script = "for dir in /tmp /dev/shm /home/agent; do head -c 2M /dev/zero > $dir/x || echo full; done; exit 3";
@@ -102,7 +103,7 @@ fn a_full_tmp_is_an_error_and_nothing_more() {
 #[test]
 fn the_wall_time_ends_a_cage_and_is_named() {
     let place = Place::new();
-    let mut cage = place.cage();
+    let mut cage = cage_of(&place);
     cage.limits = Limits { walltime: Some(Duration::from_millis(300)), ..limits() };
     by_both(|_| {
         let (ended, said) = run_with(&cage, &Means::detect(), "trap '' TERM INT; while :; do :; done");
@@ -128,7 +129,7 @@ fn a_frozen_cage_uses_no_processor_and_goes_on_later() {
         // One that ignores what a terminal would stop it with, and one in a session of its own.
         let busy = format!("exec -a busy{mark} bash -c 'trap \"\" TSTP; while :; do :; done' busy{mark}");
         let script = format!("setsid bash -c \"$(cat <<'E'\n{busy}\nE\n)\" & {busy}");
-        let running = start(&place.cage(), &means, &script);
+        let running = start(&cage_of(&place), &means, &script);
         let name = format!("busy{mark}");
         until("both to be busy", || (ticks(&name) > 5).then_some(()));
         let asked = Instant::now();
@@ -149,7 +150,7 @@ fn a_frozen_cage_uses_no_processor_and_goes_on_later() {
 #[test]
 fn frozen_time_is_no_wall_time() {
     let place = Place::new();
-    let mut cage = place.cage();
+    let mut cage = cage_of(&place);
     cage.limits = Limits { walltime: Some(Duration::from_millis(400)), ..limits() };
     let running = start(&cage, &Means::detect(), "sleep 1000");
     running.freeze().unwrap();
@@ -174,7 +175,7 @@ fn a_killed_cage_leaves_no_process_and_no_group() {
     for means in all_means() {
         for is_frozen in [false, true] {
             let mark = unique();
-            let running = start(&place.cage(), &means, &hard_to_kill(&mark));
+            let running = start(&cage_of(&place), &means, &hard_to_kill(&mark));
             until("all to be there", || {
                 let all = place.path(&format!("project/{mark}")).exists() && processes_with(&mark).len() >= 6;
                 all.then_some(())
@@ -198,7 +199,7 @@ fn the_end_of_the_command_ends_what_it_left_behind() {
     by_both(|_| {
         let mark = unique();
         let (ended, _) = run_with(
-            &place.cage(),
+            &cage_of(&place),
             &Means::detect(),
             &format!("setsid sleep {mark} >/dev/null 2>&1 & exit 4"),
         );
@@ -210,7 +211,7 @@ fn the_end_of_the_command_ends_what_it_left_behind() {
 fn a_dropped_cage_is_killed() {
     let place = Place::new();
     let mark = unique();
-    let running = start(&place.cage(), &Means::detect(), &format!("sleep {mark}"));
+    let running = start(&cage_of(&place), &Means::detect(), &format!("sleep {mark}"));
     until("it to run", || (!processes_with(&format!("sleep\0{mark}")).is_empty()).then_some(()));
     drop(running);
     until("it to be gone", || processes_with(&mark).is_empty().then_some(()));
@@ -247,21 +248,20 @@ fn without_bwrap_or_rights_the_reason_is_said() {
     let error = find_bwrap("/nowhere".as_ref()).unwrap_err();
     assert_eq!((error.code().exit(), error.hint().is_some_and(|hint| hint.contains("install"))), (69, true));
     let place = Place::new();
-    let mut cage = place.cage();
-    cage.mounts.push(ctx_host::cage::Mount::ro(place.path("missing"), "/x"));
+    let mut cage = cage_of(&place);
+    cage.mounts.push(ctx_cage::Mount::ro(place.path("missing"), "/x"));
     let bwrap = find_bwrap(&std::env::var_os("PATH").unwrap()).unwrap();
-    let io = || ctx_host::cage::Io {
+    let io = || ctx_cage::Io {
         stdin: std::process::Stdio::null(),
         stdout: std::process::Stdio::null(),
         stderr: std::process::Stdio::null(),
     };
-    let start = |cage| {
-        ctx_host::cage::RunningCage::start(&bwrap, cage, &Means::default(), "test", &["true".into()], io())
-    };
+    let start =
+        |cage| ctx_cage::RunningCage::start(&bwrap, cage, &Means::default(), "test", &["true".into()], io());
     let error = start(&cage).unwrap_err();
     assert!(error.to_string().contains("missing"), "{error}");
-    let mut other = place.cage();
-    other.owner = ctx_host::cage::Owner::new(54_499, 54_499);
+    let mut other = cage_of(&place);
+    other.owner = ctx_cage::Owner::new(54_499, 54_499);
     let error = by_one(By::Ann, || start(&other).unwrap_err().to_string());
     assert!(error.contains("only root can"), "{error}");
 }

@@ -5,5 +5,4 @@ mod command_line;
 mod escapes;
 mod hijacked;
 mod limits;
-mod shells;
 mod support;

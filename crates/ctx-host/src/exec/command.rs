@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::restart::{Cause, Directory};
-use crate::shell::frame::failure::Failure;
-use crate::shell::frame::holds_word;
-use crate::shell::local::scratch::Scratch;
-use crate::shell::text::budget::Plan;
+use crate::frame::failure::Failure;
+use crate::frame::holds_word;
+use crate::local::scratch::Scratch;
+use ctx_text::budget::Plan;
 
 pub(crate) struct Command {
     /// The number of the command in its shell.

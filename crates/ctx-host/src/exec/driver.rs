@@ -20,17 +20,17 @@ use super::report_reader::{read_report, read_report_behind};
 use super::restart::{Cause, Directory, restart, set_up};
 use super::result::{failure_of, record_cut_off, result, take_late_output};
 use super::run::{Cancelled, Ended, RunError};
-use crate::shell::error::ShellError;
-use crate::shell::frame::exports::StartFile;
-use crate::shell::limits::ShellLimits;
-use crate::shell::local::scratch::Scratch;
-use crate::shell::log::{ShellLog, ShellRecord};
-use crate::shell::request::{EXIT_KILLED, ExecRequest, ExecResult, Progress, RunningCommand};
-use crate::shell::secret_values::SecretValues;
-use crate::shell::state::{Running, Seat, ShellState};
-use crate::shell::text::budget::Plan;
-use crate::shell::text::ends::Ends;
-use crate::shell::transport::{Connection, StartPlace, Streams};
+use crate::error::ShellError;
+use crate::frame::exports::StartFile;
+use crate::limits::ShellLimits;
+use crate::local::scratch::Scratch;
+use crate::log::{ShellLog, ShellRecord};
+use crate::request::{EXIT_KILLED, ExecRequest, ExecResult, Progress, RunningCommand};
+use crate::secret_values::SecretValues;
+use crate::state::{Running, Seat, ShellState};
+use crate::transport::{Connection, StartPlace, Streams};
+use ctx_text::budget::Plan;
+use ctx_text::ends::Ends;
 
 /// What a shell was made with.
 #[derive(Debug, Clone)]

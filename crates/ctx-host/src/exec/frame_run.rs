@@ -11,17 +11,17 @@ use tokio::time::Instant;
 use super::interpreter::{Interpreter, PendingReport};
 use super::memory::Memory;
 use super::run::{Cancelled, Ended, Run, Stops};
-use crate::shell::error::ShellError;
-use crate::shell::frame::bash::EvalMode;
-use crate::shell::frame::marker::Nonce;
-use crate::shell::frame::{Framed, Marked};
-use crate::shell::local::random::random_bits;
-use crate::shell::output::background::LateOutput;
-use crate::shell::output::stream::{CommandStream, READ_BYTES_MIN};
-use crate::shell::request::Progress;
-use crate::shell::text::budget::Plan;
-use crate::shell::text::output::OutputStream;
-use crate::shell::transport::Stream;
+use crate::error::ShellError;
+use crate::frame::bash::EvalMode;
+use crate::frame::marker::Nonce;
+use crate::frame::{Framed, Marked};
+use crate::local::random::random_bits;
+use crate::output::background::LateOutput;
+use crate::output::stream::{CommandStream, READ_BYTES_MIN};
+use crate::request::Progress;
+use crate::transport::Stream;
+use ctx_text::budget::Plan;
+use ctx_text::output::OutputStream;
 
 /// If no command comes, the report is read after this long. By then the shell has written all of it, and one read
 /// takes it.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::command::Command;
 use super::restart::{Cause, Directory};
-use crate::shell::log::StopReason;
-use crate::shell::request::{BudgetReport, RunningCommand};
-use crate::shell::text::budget;
+use crate::log::StopReason;
+use crate::request::{BudgetReport, RunningCommand};
+use ctx_text::budget;
 
 /// What the hint is made of.
 pub(crate) struct Notes<'a> {

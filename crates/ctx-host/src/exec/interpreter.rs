@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
-use crate::shell::output::background::LateOutput;
-use crate::shell::output::markers::Scanner;
-use crate::shell::output::stream::READ_BYTES_MIN;
-use crate::shell::state::ShellState;
-use crate::shell::transport::{Connection, Streams};
+use crate::output::background::LateOutput;
+use crate::output::markers::Scanner;
+use crate::output::stream::READ_BYTES_MIN;
+use crate::state::ShellState;
+use crate::transport::{Connection, Streams};
 
 /// How long the last output of a shell is read: a program may print without end.
 const LAST_OUTPUT_MAX: Duration = Duration::from_millis(100);

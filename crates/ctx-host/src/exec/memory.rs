@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::shell::frame::exports::{self, Export, StartFile, is_variable_name};
-use crate::shell::frame::{Dialect, Habits};
-use crate::shell::secret_values::SecretValues;
-use crate::shell::state::ShellState;
-use crate::shell::transport::{Connection, StartPlace};
+use crate::frame::exports::{self, Export, StartFile, is_variable_name};
+use crate::frame::{Dialect, Habits};
+use crate::secret_values::SecretValues;
+use crate::state::ShellState;
+use crate::transport::{Connection, StartPlace};
 
 pub(crate) struct Memory {
     pub habits: Habits,

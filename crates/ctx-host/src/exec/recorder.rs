@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::shell::error::ShellError;
-use crate::shell::log::{LogError, ShellLog, ShellRecord};
-use crate::shell::state::ShellState;
+use crate::error::ShellError;
+use crate::log::{LogError, ShellLog, ShellRecord};
+use crate::state::ShellState;
 
 pub(crate) struct Recorder {
     shared: Arc<ShellState>,

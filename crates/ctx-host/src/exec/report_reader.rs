@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use super::interpreter::{Interpreter, PendingReport};
 use super::memory::Memory;
 use super::run::RunError;
-use crate::shell::error::ShellError;
-use crate::shell::frame::Report;
-use crate::shell::output::background::LateOutput;
-use crate::shell::output::markers::{Part, Scanner};
+use crate::error::ShellError;
+use crate::frame::Report;
+use crate::output::background::LateOutput;
+use crate::output::markers::{Part, Scanner};
 
 /// A shell that takes longer for its report than this will not finish it.
 const REPORT_MAX: Duration = Duration::from_secs(10);

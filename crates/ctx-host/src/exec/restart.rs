@@ -10,9 +10,9 @@ use super::interpreter::Interpreter;
 use super::memory::Memory;
 use super::report_reader::read_report;
 use super::run::RunError;
-use crate::shell::error::ShellError;
-use crate::shell::frame::exports::{self, Export, StartFile};
-use crate::shell::text::budget::Plan;
+use crate::error::ShellError;
+use crate::frame::exports::{self, Export, StartFile};
+use ctx_text::budget::Plan;
 
 /// The time in which a new interpreter must answer its first frame.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(20);

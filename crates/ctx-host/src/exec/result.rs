@@ -5,13 +5,13 @@ use super::hints::{Notes, hint};
 use super::interpreter::Interpreter;
 use super::recorder::Recorder;
 use super::run::Ended;
-use crate::shell::frame::failure::{self, Failure};
-use crate::shell::frame::holds_word;
-use crate::shell::frame::stop::without_stop;
-use crate::shell::log::{ShellRecord, StopReason};
-use crate::shell::request::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecResult};
-use crate::shell::text::budget::{self, Kept};
-use crate::shell::text::output::Finished;
+use crate::frame::failure::{self, Failure};
+use crate::frame::holds_word;
+use crate::frame::stop::without_stop;
+use crate::log::{ShellRecord, StopReason};
+use crate::request::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecResult};
+use ctx_text::budget::{self, Kept};
+use ctx_text::output::Finished;
 
 /// Makes the result of a command and records it.
 pub(crate) fn result(

@@ -15,13 +15,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::shell::frame::Answer;
-use crate::shell::frame::marker::Nonce;
-use crate::shell::log::StopReason;
-use crate::shell::output::pipeline::StreamEnd;
-use crate::shell::output::stream::CommandStream;
-use crate::shell::transport::Stream;
-use crate::shell::transport::{BoxFuture, Connection, Force, Streams};
+use crate::frame::Answer;
+use crate::frame::marker::Nonce;
+use crate::log::StopReason;
+use crate::output::pipeline::StreamEnd;
+use crate::output::stream::CommandStream;
+use crate::transport::Stream;
+use crate::transport::{BoxFuture, Connection, Force, Streams};
 
 /// What each kind of asking gets before the next.
 const STOP_PATIENCE: Duration = Duration::from_millis(250);

@@ -2,7 +2,7 @@
 //!
 //! The command of the cage is a supervisor of a few lines. It starts an interpreter for each line that it reads and says
 //! when that has ended. So a shell whose interpreter is replaced keeps its background jobs and its `/tmp`. What a cage is
-//! and how it is started is the business of [`crate::cage`].
+//! and how it is started is the business of [`ctx_cage`].
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -16,10 +16,10 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::process_tree::child_of;
 use super::scratch::ScratchDir;
-use crate::cage::{Cage, CageError, Io, Limit, Means, Mount, Net, RunningCage};
-use crate::shell::error::ShellError;
-use crate::shell::frame::exports::Export;
-use crate::shell::frame::quote::quote;
+use crate::error::ShellError;
+use crate::frame::exports::Export;
+use crate::frame::quote::quote;
+use ctx_cage::{Cage, CageError, Io, Limit, Means, Mount, Net, RunningCage};
 
 /// Where the files between us and a shell are in its cage.
 pub(crate) const INSIDE: &str = "/run/ctx";
@@ -45,7 +45,7 @@ pub struct CageSetup {
     pub cage: Cage,
     pub bwrap: PathBuf,
     pub means: Means,
-    /// Who is responsible for the cages: see [`crate::cage::sweep`].
+    /// Who is responsible for the cages: see [`ctx_cage::sweep`].
     pub parent: String,
 }
 

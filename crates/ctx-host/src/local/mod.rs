@@ -44,7 +44,7 @@ use super::frame::stop::STOP_SIGNAL;
 use super::frame::{Dialect, Pipes};
 use super::transport::Stream;
 use super::transport::{BoxFuture, Connection, Force, Source, StartPlace, Streams, Transport};
-use crate::rights::Rights;
+use ctx_cage::rights::Rights;
 
 /// How long the processes of a destroyed shell may take to vanish after KILL.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);

@@ -67,7 +67,7 @@ pub(super) fn in_own_session(setsid: Option<&Path>, program: &Path) -> Command {
 }
 
 /// A program's file in a search path; a name with a slash is the file itself.
-pub(in crate::shell) fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
     let name = name.as_ref();
     let executable =
         |file: &PathBuf| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::random::random_bits;
-use crate::shell::error::ShellError;
+use crate::error::ShellError;
 
 /// Where such files go, and who must be able to read them.
 #[derive(Debug, Clone, PartialEq, Eq)]

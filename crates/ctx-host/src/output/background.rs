@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use crate::shell::state::ShellState;
-use crate::shell::text::budget::Plan;
-use crate::shell::text::output::{Finished, OutputStream};
+use crate::state::ShellState;
+use ctx_text::budget::Plan;
+use ctx_text::output::{Finished, OutputStream};
 
 /// Late output of one stream.
 pub(crate) struct LateOutput {

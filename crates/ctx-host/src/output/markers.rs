@@ -4,9 +4,9 @@
 
 #![expect(clippy::indexing_slicing, reason = "positions come from searches in the same bytes")]
 
-use crate::shell::frame::marker::{END_TAG, MARK_BYTE, MARK_LEN, Nonce, SEAL_TAG, START_TAG};
-use crate::shell::frame::report::{Split, split};
-use crate::shell::transport::Stream;
+use crate::frame::marker::{END_TAG, MARK_BYTE, MARK_LEN, Nonce, SEAL_TAG, START_TAG};
+use crate::frame::report::{Split, split};
+use crate::transport::Stream;
 
 /// More than any environment holds; a report that grows past it is cut, and the restart uses the one before.
 const REPORT_BYTES_MAX: usize = 16 << 20;

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::search::Search;
 use super::spool::{KeptOutput, Output};
-use crate::shell::text::ansi::clean;
-use crate::shell::text::output::is_binary;
-use crate::shell::text::pattern::Pattern;
+use ctx_text::ansi::clean;
+use ctx_text::output::is_binary;
+use ctx_text::pattern::Pattern;
 
 /// Bytes of a page where nothing else was asked for: with what is said of it, it stays below 30,000 characters.
 pub const PAGE_BYTES_DEFAULT: usize = 28 << 10;
@@ -250,7 +250,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = Spool::new(dir.path(), 1 << 30);
         spool.begin(1);
-        spool.keep(crate::shell::transport::Stream::Stdout, bytes).unwrap();
+        spool.keep(crate::transport::Stream::Stdout, bytes).unwrap();
         (dir, spool)
     }
 

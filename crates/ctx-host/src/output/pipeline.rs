@@ -9,10 +9,10 @@ use tokio::sync::watch;
 use super::background::LateOutput;
 use super::markers::{Part, Scanner};
 use super::spool_writer::SpoolWriter;
-use crate::shell::request::Progress;
-use crate::shell::text::output::{Finished, Shown};
-use crate::shell::text::redact::Redactor;
-use crate::shell::transport::Stream;
+use crate::request::Progress;
+use crate::transport::Stream;
+use ctx_text::output::{Finished, Shown};
+use ctx_text::redact::Redactor;
 
 /// How far a stream is.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 
 use super::pages::{AROUND_BYTES, IsWanted, PageError, PageRequest, READ_BYTES, Redact, ask};
 use super::spool::KeptOutput;
-use crate::shell::text::ansi::{Cleaner, LINE_CHARS_MAX, clean};
-use crate::shell::text::pattern::{EXCERPT_BYTES, Pattern, SEARCHED_BYTES_MAX, SHOWN_BYTES_MAX, around};
+use ctx_text::ansi::{Cleaner, LINE_CHARS_MAX, clean};
+use ctx_text::pattern::{EXCERPT_BYTES, Pattern, SEARCHED_BYTES_MAX, SHOWN_BYTES_MAX, around};
 
 /// After this many bytes at most, a search asks whether anybody still waits for it.
 const ASK_BYTES: usize = 16 << 10;
@@ -312,7 +312,7 @@ mod tests {
     use super::super::pages::{Page, read};
     use super::super::spool::{Output, Spool};
     use super::*;
-    use crate::shell::transport::Stream;
+    use crate::transport::Stream;
 
     fn search(bytes: &[u8], offset: u64, limit: usize, pattern: &str) -> Page {
         let dir = tempfile::tempdir().unwrap();

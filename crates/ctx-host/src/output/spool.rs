@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 
-use crate::shell::transport::Stream;
+use crate::transport::Stream;
 
 /// The calls whose place is remembered.
 const CALLS_MAX: usize = 10_000;
@@ -236,7 +236,7 @@ fn nameless(dir: &Path) -> io::Result<File> {
         Ok(file) => Ok(File::from(file)),
         // Not every file system knows nameless files.
         Err(_) => {
-            let path = dir.join(format!("output-{:032x}", crate::shell::local::random::random_bits()));
+            let path = dir.join(format!("output-{:032x}", crate::local::random::random_bits()));
             let file = rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
             std::fs::remove_file(&path)?;
             Ok(File::from(file))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::shell::state::ShellState;
-use crate::shell::transport::Stream;
+use crate::state::ShellState;
+use crate::transport::Stream;
 
 pub(crate) struct SpoolWriter {
     stream: Stream,

@@ -17,12 +17,12 @@ use super::bulk_reader::{BulkEnd, BulkJob, BulkReader, READ_BYTES_MAX, REST_MAX,
 use super::markers::Scanner;
 use super::pipeline::{Intake, Pipeline, Storage, StreamEnd, StreamProgress};
 use super::spool_writer::SpoolWriter;
-use crate::shell::frame::marker::Nonce;
-use crate::shell::request::Progress;
-use crate::shell::state::ShellState;
-use crate::shell::text::output::OutputStream;
-use crate::shell::transport::Source;
-use crate::shell::transport::Stream;
+use crate::frame::marker::Nonce;
+use crate::request::Progress;
+use crate::state::ShellState;
+use crate::transport::Source;
+use crate::transport::Stream;
+use ctx_text::output::OutputStream;
 
 /// The first read of a command; most print less.
 pub(crate) const READ_BYTES_MIN: usize = 8 << 10;
@@ -172,10 +172,10 @@ impl CommandStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::output::spool::Spool;
-    use crate::shell::state::Status;
-    use crate::shell::text::budget::Plan;
-    use crate::shell::text::redact::Secrets;
+    use crate::output::spool::Spool;
+    use crate::state::Status;
+    use ctx_text::budget::Plan;
+    use ctx_text::redact::Secrets;
     use rustix::pipe::{fcntl_setpipe_size, pipe};
     use std::fs::File;
     use std::io::Write;

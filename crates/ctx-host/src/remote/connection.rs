@@ -19,13 +19,13 @@ use super::Way;
 use super::control::{Control, finish, next_line};
 use super::far::{self, INTERPRETER, Names, Start};
 use super::private::PrivateDir;
-use crate::shell::error::ShellError;
-use crate::shell::frame::marker::END_TAG;
-use crate::shell::frame::stop::STOP_SIGNAL;
-use crate::shell::frame::{Dialect, Pipes};
-use crate::shell::local::random::random_bits;
-use crate::shell::local::scratch::Scratch;
-use crate::shell::transport::{BoxFuture, Connection, Force, Source, StartPlace, Stream, Streams};
+use crate::error::ShellError;
+use crate::frame::marker::END_TAG;
+use crate::frame::stop::STOP_SIGNAL;
+use crate::frame::{Dialect, Pipes};
+use crate::local::random::random_bits;
+use crate::local::scratch::Scratch;
+use crate::transport::{BoxFuture, Connection, Force, Source, StartPlace, Stream, Streams};
 
 /// The time in which a connection must be made and answer.
 const CONNECT_MAX: Duration = Duration::from_secs(40);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::{RemoteConfig, checked_name, is_allowed};
-use crate::shell::error::ShellError;
+use crate::error::ShellError;
 
 /// A container that may be gone into.
 #[derive(Debug)]

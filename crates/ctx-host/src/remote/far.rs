@@ -12,8 +12,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::shell::frame::exports::Export;
-use crate::shell::frame::quote::quote;
+use crate::frame::exports::Export;
+use crate::frame::quote::quote;
 
 /// What a channel runs: the login shell of the other side may be of any kind, and this means the same to all of them.
 pub(super) const INTERPRETER: &str = "exec sh -s";

@@ -14,12 +14,12 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::private::PrivateDir;
 use super::{RemoteTransport, Way};
-use crate::shell::error::ShellError;
-use crate::shell::frame::quote::quote;
-use crate::snapshot::files::{Files, Found, FoundKind, Stat, Walk, WalkOptions};
-use crate::snapshot::ignored::{Ignored, RULES_FILE, is_never_part};
-use crate::snapshot::tree::{RelPath, parent, parents};
-use crate::snapshot::workspace::now;
+use crate::error::ShellError;
+use crate::frame::quote::quote;
+use ctx_snapshot::files::{Files, Found, FoundKind, Stat, Walk, WalkOptions};
+use ctx_snapshot::ignored::{Ignored, RULES_FILE, is_never_part};
+use ctx_snapshot::tree::{RelPath, parent, parents};
+use ctx_snapshot::workspace::now;
 
 /// Longer content has a channel of its own: the shell there reads its orders byte by byte.
 const SHORT: u64 = 16 << 10;
@@ -65,7 +65,7 @@ exit 0; }
 "#;
 
 /// A directory that was found on the other side.
-pub(in crate::shell) struct FarFiles {
+pub(crate) struct FarFiles {
     way: Arc<Way>,
     dir: PrivateDir,
     channel: Mutex<Channel>,
@@ -474,7 +474,7 @@ impl Drop for Long {
 }
 
 /// Whether a directory there may be a workspace, by the operator's list; without one, it lies below the user's home.
-pub(in crate::shell) fn may_be_workspace(files: &FarFiles, roots: &[PathBuf]) -> Result<(), String> {
+pub(crate) fn may_be_workspace(files: &FarFiles, roots: &[PathBuf]) -> Result<(), String> {
     let (top, home) = (&files.top, &files.home);
     if top.parent().is_none() {
         return Err("it is the root of the file system".to_owned());

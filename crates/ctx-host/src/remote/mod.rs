@@ -24,7 +24,7 @@ use tokio::process::Command;
 
 use self::connection::RemoteConnection;
 use self::container::Container;
-pub(in crate::shell) use self::files::may_be_workspace;
+pub(crate) use self::files::may_be_workspace;
 use self::private::PrivateDir;
 pub use self::ssh::SshRequest;
 use self::ssh::{Machine, Resolved};
@@ -33,7 +33,7 @@ use super::error::ShellError;
 use super::local::caged::CageSlot;
 use super::local::find;
 use super::transport::{Connection, Transport};
-use crate::rights::Rights;
+use ctx_cage::rights::Rights;
 
 /// How often the two sides look for signs of life.
 const BEAT: Duration = Duration::from_secs(15);

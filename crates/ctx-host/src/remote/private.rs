@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::rights::Rights;
-use crate::shell::error::ShellError;
-use crate::shell::local::random::random_bits;
+use crate::error::ShellError;
+use crate::local::random::random_bits;
+use ctx_cage::rights::Rights;
 
 /// It goes with all that is in it.
 #[derive(Debug)]

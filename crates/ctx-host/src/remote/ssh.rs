@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::private::PrivateDir;
 use super::{RemoteConfig, checked_name, is_allowed};
-use crate::rights::Rights;
-use crate::shell::error::ShellError;
+use crate::error::ShellError;
+use ctx_cage::rights::Rights;
 
 /// What a caller says of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -232,8 +232,8 @@ impl Machine {
     /// Answers the question for this machine's password and no other: a jump host may ask too.
     fn askpass(&self, dir: &PrivateDir) -> String {
         let whose = format!("{}@{}", self.resolved.user, self.resolved.hostname);
-        let (whose, file) = (crate::shell::frame::quote::quote(&whose), dir.path().join("password"));
-        let file = crate::shell::frame::quote::quote(&file.to_string_lossy());
+        let (whose, file) = (crate::frame::quote::quote(&whose), dir.path().join("password"));
+        let file = crate::frame::quote::quote(&file.to_string_lossy());
         format!("#!/bin/sh\nw={whose}\ncase $1 in *\"$w\"*) exec cat {file} ;; esac\nexit 1\n")
     }
 
@@ -241,7 +241,7 @@ impl Machine {
     /// decides too, and that every other is revoked.
     fn known(&self, fingerprint: &str) -> String {
         let files: Vec<String> =
-            self.resolved.known_hosts.iter().map(|file| crate::shell::frame::quote::quote(file)).collect();
+            self.resolved.known_hosts.iter().map(|file| crate::frame::quote::quote(file)).collect();
         format!(
             "#!/bin/sh\n[ \"$3\" != NONE ] || exit 0\n\
              [ \"$1\" = '{fingerprint}' ] || {{ echo \"@revoked * $2 $3\"; exit 0; }}\n\

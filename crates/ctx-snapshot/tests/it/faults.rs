@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::support::{ANN, World, state};
-use ctx_host::rights::Rights;
-use ctx_host::snapshot::files::{Files, Found, Stat, Walk, WalkOptions};
-use ctx_host::snapshot::local::Local;
-use ctx_host::snapshot::plan::{Guard, Wish, Wishes};
-use ctx_host::snapshot::store::{About, Store};
-use ctx_host::snapshot::workspace::Ask;
-use ctx_host::snapshot::{Info, Limits, Reason, Snapshots, Tree, Workspace};
+use ctx_cage::rights::Rights;
+use ctx_snapshot::files::{Files, Found, Stat, Walk, WalkOptions};
+use ctx_snapshot::local::Local;
+use ctx_snapshot::plan::{Guard, Wish, Wishes};
+use ctx_snapshot::store::{About, Store};
+use ctx_snapshot::workspace::Ask;
+use ctx_snapshot::{Info, Limits, Reason, Snapshots, Tree, Workspace};
 use testkit::SmallDisk;
 
 /// Files that, after so many changes, answer nothing but errors: as if the process had been killed.

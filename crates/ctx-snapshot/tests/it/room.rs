@@ -2,10 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says why and stops")]
 
 use super::support::{ANN, World};
-use ctx_host::rights::Rights;
-use ctx_host::snapshot::workspace::Ask;
-use ctx_host::snapshot::{Info, Limits, Reason, Workspace};
+use ctx_cage::rights::Rights;
 use ctx_session::{IdSource, Timestamp, Ulid};
+use ctx_snapshot::workspace::Ask;
+use ctx_snapshot::{Info, Limits, Reason, Workspace};
 
 /// Bytes that do not get smaller when they are packed.
 fn noise(seed: u64) -> String {

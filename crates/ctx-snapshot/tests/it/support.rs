@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use ctx_host::rights::Rights;
-use ctx_host::snapshot::workspace::Ask;
-use ctx_host::snapshot::{Info, Limits, Reason, Snapshots, Workspace};
+use ctx_cage::rights::Rights;
+use ctx_snapshot::workspace::Ask;
+use ctx_snapshot::{Info, Limits, Reason, Snapshots, Workspace};
 
 /// Files belong to this user, who is not root: a read-only directory stops them.
 pub const ANN: u32 = 54_501;
@@ -205,7 +205,7 @@ fn visit(top: &Path, dir: &Path, tell: &mut dyn FnMut(Vec<u8>, String, &fs::Meta
         } else if data.is_file() {
             let bytes = fs::read(&path).unwrap();
             let text = String::from_utf8_lossy(bytes.get(..40).unwrap_or(&bytes)).into_owned();
-            format!("file {mode:o} {} {} {text:?}", bytes.len(), ctx_host::snapshot::tree::Hash::of(&bytes))
+            format!("file {mode:o} {} {} {text:?}", bytes.len(), ctx_snapshot::tree::Hash::of(&bytes))
         } else {
             format!("other {mode:o}")
         };

@@ -5,10 +5,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::support::{ANN, World, state, touched};
-use ctx_host::rights::Rights;
-use ctx_host::snapshot::tree::shown;
-use ctx_host::snapshot::workspace::Ask;
-use ctx_host::snapshot::{Info, Reason};
+use ctx_cage::rights::Rights;
+use ctx_snapshot::tree::shown;
+use ctx_snapshot::workspace::Ask;
+use ctx_snapshot::{Info, Reason};
 
 /// What the snapshot ignored, and what is in no snapshot.
 const NOT_PART: [&str; 11] = [

@@ -15,7 +15,7 @@ use rustix::termios::{Winsize, tcgetpgrp, tcsetwinsize};
 
 use super::super::place::{CageAround, Spec};
 use super::super::protocol::Size;
-use crate::cage::{Io, Means, RunningCage};
+use ctx_cage::{Io, Means, RunningCage};
 
 /// How the binary is called to become the program; `ctx` passes the rest of the arguments to [`become_program`].
 pub const BECOME: [&str; 2] = ["hold", "--become"];

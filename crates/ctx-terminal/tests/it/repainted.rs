@@ -1,6 +1,6 @@
 //! A screen that is painted again is the same screen: painted into a second model, both paint the same.
 
-use ctx_host::terminal::{Boundary, Model, Size};
+use ctx_terminal::{Boundary, Model, Size};
 use proptest::prelude::*;
 
 const SIZE: Size = Size { cols: 12, rows: 5 };

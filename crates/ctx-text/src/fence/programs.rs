@@ -1,7 +1,7 @@
 //! The programs that a command would run, and the variables that it sets: `read` finds the simple commands, `table`
 //! the programs that run others.
 
-use crate::shell::text::policy::base_name;
+use crate::policy::base_name;
 
 use super::read::{DEPTH_MAX, Event, read};
 use super::table::rows;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "helpers of tests")]
 
-use ctx_host::shell::text::ansi::{Cleaner, clean};
+use ctx_text::ansi::{Cleaner, clean};
 use proptest::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -5,7 +5,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-use ctx_host::shell::text::budget::{Budget, Collector, Kept, Plan, StreamReport, hint};
+use ctx_text::budget::{Budget, Collector, Kept, Plan, StreamReport, hint};
 use expect_test::expect;
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! The fence: rows of shell text and the programs that are seen in it.
 
-use ctx_host::shell::text::fence::{Assignment, Program, assignments, programs};
+use ctx_text::fence::{Assignment, Program, assignments, programs};
 
 /// The names a command would run: `?` for what cannot be known, `f()` for its own functions.
 pub fn names(command: &str) -> String {

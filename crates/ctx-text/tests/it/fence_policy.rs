@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests")]
 
-use ctx_host::shell::text::fence::{Fence, Refused};
-use ctx_host::shell::text::policy::Policy;
+use ctx_text::fence::{Fence, Refused};
+use ctx_text::policy::Policy;
 
 fn fence(policy: &str, allow: &[&str], deny: &[&str]) -> Fence {
     let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();

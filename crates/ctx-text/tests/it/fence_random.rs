@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::text::fence::{Program, programs};
+use ctx_text::fence::{Program, programs};
 use proptest::prelude::*;
 
 /// Each of these, repeated to 1 MB, once cost a reader more than linear time or its stack, or could have.

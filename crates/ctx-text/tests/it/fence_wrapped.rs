@@ -1,6 +1,6 @@
 //! The fence: rows of programs that run others, one row or more for each line of the table.
 
-use crate::text_fence::{check, names};
+use crate::fence::{check, names};
 
 #[test]
 fn shells_and_their_builtins() {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ctx_host::shell::text::budget::{Budget, Plan};
-use ctx_host::shell::text::output::{Finished, OutputStream};
-use ctx_host::shell::text::redact::Secrets;
+use ctx_text::budget::{Budget, Plan};
+use ctx_text::output::{Finished, OutputStream};
+use ctx_text::redact::Secrets;
 use proptest::prelude::*;
 
 fn stream(plan: &Plan, reads: &[&[u8]]) -> (Vec<u8>, Finished) {

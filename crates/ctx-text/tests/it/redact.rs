@@ -3,9 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ctx_host::shell::text::redact::{Secrets, redact_bytes, redact_text, token_kinds};
+use ctx_text::redact::{Redactor, Secrets, redact_bytes, redact_text, token_kinds};
+use testkit::tokens::EXAMPLES;
 
-use crate::text_redact_examples::{EXAMPLES, in_pieces};
+/// What comes out where the bytes come in pieces.
+pub(crate) fn in_pieces<'a>(secrets: &Arc<Secrets>, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut redactor = Redactor::new(Arc::clone(secrets));
+    let mut out = Vec::new();
+    for piece in pieces {
+        redactor.push(piece, &mut out);
+    }
+    redactor.finish(&mut out);
+    out
+}
 
 #[track_caller]
 fn check(text: &str, want: &str) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use ctx_host::shell::text::redact::{Secrets, redact_text};
+use ctx_text::redact::{Secrets, redact_text};
 
 /// One line in so many may be touched.
 const LINES_PER_TOUCHED: usize = 5_000;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ctx_host::shell::text::redact::{Secrets, redact_text};
+use ctx_text::redact::{Secrets, redact_text};
 
-use crate::text_redact_examples::key_block;
+use testkit::tokens::key_block;
 
 #[track_caller]
 fn check(text: &str, want: &str) {

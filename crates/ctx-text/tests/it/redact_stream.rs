@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use ctx_host::shell::text::redact::{Redactor, Secrets, redact_bytes};
+use ctx_text::redact::{Redactor, Secrets, redact_bytes};
 use proptest::prelude::*;
 
-use crate::text_redact_examples::{EXAMPLES, in_pieces, key_block};
+use testkit::tokens::{EXAMPLES, key_block};
+
+use crate::redact::in_pieces;
 
 /// The most that may be held back.
 const HELD_MAX: usize = 16 << 10;

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream as StdStream;
 use std::time::Duration;
 
-use ctx_host::terminal::{End, FromHolder, Hello, Mode, Size, ToHolder, ToHolderStream, VERSION, speak};
+use ctx_terminal::{End, FromHolder, Hello, Mode, Size, ToHolder, ToHolderStream, VERSION, speak};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;

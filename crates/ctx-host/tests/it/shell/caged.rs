@@ -1,19 +1,25 @@
 //! Shells in cages: the same shells, with walls around their processes.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctx_host::cage::{Cage, Means, Net, find_bwrap};
-use ctx_host::rights::Rights;
-use ctx_host::shell::{
-    CageSetup, CreateRequest, ExecRequest, ExecResult, HostConfig, NoLog, RunAs, ShellHost,
-};
+use ctx_cage::rights::Rights;
+use ctx_cage::{Cage, Means, Net, Owner, Toolchains, find_bwrap, system_mounts};
+use ctx_host::{CageSetup, CreateRequest, ExecRequest, ExecResult, HostConfig, NoLog, RunAs, ShellHost};
 use testkit::until;
-
-use super::support::{ANN, By, Place, by_both, by_one, processes_with, unique};
+use testkit::users::{ANN, By, Place, by_both, by_one, processes_with, unique};
 
 const MIB: u64 = 1 << 20;
+
+/// A cage of Ann's around her project.
+fn cage_of(place: &Place) -> Cage {
+    let mut cage = Cage::new(Owner::new(ANN, ANN), &place.project());
+    cage.mounts.extend(system_mounts(Net::Host));
+    Toolchains::find(None, Path::exists).add_to(&mut cage);
+    cage
+}
 
 /// A host whose shells are in cages, with one shell open.
 struct Shell {
@@ -71,7 +77,7 @@ fn on_runtime(work: impl Future<Output = ()>) {
 fn with_shell(work: impl AsyncFnOnce(&Place, &Shell)) {
     let place = Place::new();
     on_runtime(async {
-        let shell = Shell::new(&place, By::Root, place.cage(), Means::detect()).await;
+        let shell = Shell::new(&place, By::Root, cage_of(&place), Means::detect()).await;
         work(&place, &shell).await;
         shell.host.shutdown().await;
     });
@@ -82,7 +88,7 @@ fn a_shell_in_a_cage_keeps_its_state() {
     by_both(|by| {
         let place = Place::new();
         on_runtime(async {
-            let shell = Shell::new(&place, by, place.cage(), Means::detect()).await;
+            let shell = Shell::new(&place, by, cage_of(&place), Means::detect()).await;
             assert_eq!(shell.out("pwd; id -u; echo $HOME").await, "/work\n1000\n/home/agent\n");
             let made = shell
                 .run("mkdir -p a/b; cd a; export X=1; y=2; echo out; echo err >&2; touch made; false")
@@ -126,7 +132,7 @@ fn a_command_that_takes_too_long_is_stopped_and_the_shell_lives_on() {
     by_both(|by| {
         let place = Place::new();
         on_runtime(async {
-            let shell = Shell::new(&place, by, place.cage(), Means::detect()).await;
+            let shell = Shell::new(&place, by, cage_of(&place), Means::detect()).await;
             shell.run("v=kept").await;
             for command in [
                 "sleep 1000",
@@ -147,7 +153,7 @@ fn ending_leaves_no_process_and_the_next_command_goes_on_from_there() {
     for means in [Means::detect(), Means::default()] {
         let place = Place::new();
         on_runtime(async {
-            let shell = Shell::new(&place, By::Root, place.cage(), means).await;
+            let shell = Shell::new(&place, By::Root, cage_of(&place), means).await;
             let mark = unique();
             shell.run("cd /home/agent; export X=1").await;
             // Daemonised, forked twice, deaf, stopped, and one that says farewell.
@@ -233,7 +239,7 @@ fn what_starts_while_a_shell_is_frozen_is_frozen_too() {
 #[test]
 fn a_limit_ends_the_cage_is_named_and_the_shell_goes_on() {
     let place = Place::new();
-    let mut cage = place.cage();
+    let mut cage = cage_of(&place);
     cage.limits.memory_bytes = 64 * MIB;
     cage.limits.processes = 30;
     cage.limits.tmp_bytes = MIB;
@@ -258,7 +264,7 @@ fn a_limit_ends_the_cage_is_named_and_the_shell_goes_on() {
 #[test]
 fn the_wall_time_of_a_shell_s_cage_is_named() {
     let place = Place::new();
-    let mut cage = place.cage();
+    let mut cage = cage_of(&place);
     cage.limits.walltime = Some(Duration::from_millis(600));
     on_runtime(async {
         let shell = Shell::new(&place, By::Root, cage, Means::detect()).await;
@@ -278,7 +284,7 @@ fn a_command_that_lacks_the_network_is_told_how_to_get_it() {
         let connect =
             format!("(: < /dev/tcp/127.0.0.1/{}) && echo reached", listener.local_addr().unwrap().port());
         assert!(shell.run(&connect).await.hint.unwrap_or_default().contains("--net host"));
-        let cage = Cage { net: Net::Host, ..place.cage() };
+        let cage = Cage { net: Net::Host, ..cage_of(place) };
         shell.host.change_cage(&cage, Duration::from_secs(1)).await;
         let result = shell.run(&format!("{connect}; echo $X; pwd")).await;
         assert_eq!(
@@ -306,12 +312,12 @@ fn a_host_that_is_gone_leaves_no_process_and_no_file() {
     let place = Place::new();
     let mark = unique();
     on_runtime(async {
-        let shell = Shell::new(&place, By::Root, place.cage(), Means::detect()).await;
+        let shell = Shell::new(&place, By::Root, cage_of(&place), Means::detect()).await;
         shell.run(&format!("setsid sleep {mark} &")).await;
         shell.host.shutdown().await;
         assert_eq!(processes_with(&mark), [0; 0]);
         assert_eq!(std::fs::read_dir(place.path("scratch")).unwrap().count(), 0);
-        let shell = Shell::new(&place, By::Root, place.cage(), Means::detect()).await;
+        let shell = Shell::new(&place, By::Root, cage_of(&place), Means::detect()).await;
         shell.run(&format!("setsid sleep {mark} &")).await;
         drop(shell);
     });
@@ -329,7 +335,7 @@ fn without_user_namespaces_the_reason_is_said() {
         "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n",
     );
     let error = by_one(By::Ann, || {
-        let mut cage = place.cage();
+        let mut cage = cage_of(&place);
         cage.cwd = "/work".into();
         let mut said = String::new();
         on_runtime(async {
