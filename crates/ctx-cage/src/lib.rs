@@ -9,6 +9,7 @@ mod command;
 mod error;
 mod limits;
 mod parse;
+pub mod processes;
 pub mod rights;
 mod running;
 mod system;

@@ -119,21 +119,16 @@ impl ShellHost {
         let bits = random_bits();
         let marks = MarkPrefix::new((bits >> 64) as u64);
         let inside = config.cage.as_ref().map(|_| PathBuf::from(INSIDE));
-        let scratch = match &config.run_as {
-            Some(user) => ScratchDir { path: user.scratch_dir.clone(), reader: Some(user.uid), inside },
+        let (dir, reader) = match &config.run_as {
+            Some(user) => (user.scratch_dir.clone(), Some(user.uid)),
             // A frame is text, and names these files.
-            None if config.spool_dir.to_str().is_none() => {
-                ScratchDir { path: std::env::temp_dir(), reader: None, inside }
-            }
-            None => ScratchDir { path: config.spool_dir.clone(), reader: None, inside },
+            None if config.spool_dir.to_str().is_none() => (std::env::temp_dir(), None),
+            None => (config.spool_dir.clone(), None),
         };
-        let scratch = ScratchDir { path: scratch.path.join(format!("scratch-{bits:032x}")), ..scratch };
+        let scratch = ScratchDir { path: dir.join(format!("scratch-{bits:032x}")), reader, inside };
         let path = if config.cage.is_some() { CAGE_PATH.into() } else { config.path() };
-        let local = LocalTransport::new(config.program.as_deref(), &path, marks, scratch.clone())?;
-        let local = match (&config.cage, &config.run_as) {
-            (Some(_), user) => local.in_cage(user.as_ref().map(|user| (user.uid, user.gid))),
-            (None, user) => local.of_user(user.as_ref(), &path),
-        };
+        let user = config.run_as.as_ref();
+        let local = LocalTransport::new(config.program.as_deref(), &path, user, marks, scratch.clone())?;
         let registry = Registry::new(bits as u64);
         let mut secret_values = SecretValues::default();
         secret_values.give(&config.exports());

@@ -50,6 +50,6 @@ pub use request::{
     BudgetReport, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress,
     RunningCommand,
 };
-pub use snapshots::{CheckpointLine, FileLine, KeptLine, RestoreAnswer};
+pub use snapshots::{CheckpointLine, RestoreAnswer};
 pub use transport::Stream;
 pub use workspace::SnapshotSetup;

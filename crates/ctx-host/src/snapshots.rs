@@ -13,8 +13,7 @@ use super::remote::{RemoteTransport, may_be_workspace};
 use super::transport::Transport;
 use super::workspace::ShellWorkspace;
 use ctx_cage::rights::Rights;
-use ctx_snapshot::plan::{Change, Changed, Kept, Report};
-use ctx_snapshot::tree::shown;
+use ctx_snapshot::plan::{Changed, Kept, Report};
 use ctx_snapshot::workspace::{Ask, resolve};
 use ctx_snapshot::{Info, Reason, SnapshotError, Workspace};
 
@@ -36,30 +35,18 @@ pub struct CheckpointLine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RestoreAnswer {
     pub restored_to: Ulid,
-    pub files_changed: Vec<FileLine>,
+    pub files_changed: Vec<Changed>,
     /// How many there are, where not all are named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files_changed_total: Option<usize>,
     /// Files that differ and were left as they are, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<KeptLine>,
+    pub kept: Vec<Kept>,
     /// The checkpoint that brings back what was there before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<Ulid>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FileLine {
-    pub path: String,
-    pub change: Change,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct KeptLine {
-    pub path: String,
-    pub why: String,
 }
 
 impl Inner {
@@ -250,13 +237,11 @@ fn newest(workspace: &Workspace) -> Result<Info, ShellError> {
 
 fn answer(restored_to: Ulid, report: Report, undo: Option<Ulid>, dry_run: bool) -> RestoreAnswer {
     let total = report.changed.len();
-    let file = |Changed { path, change }: Changed| FileLine { path: shown(&path.0), change };
-    let kept = |Kept { path, why }: Kept| KeptLine { path: shown(&path.0), why };
     RestoreAnswer {
         restored_to,
-        files_changed: report.changed.into_iter().take(NAMED_MAX).map(file).collect(),
+        files_changed: report.changed.into_iter().take(NAMED_MAX).collect(),
         files_changed_total: (total > NAMED_MAX).then_some(total),
-        kept: report.kept.into_iter().take(NAMED_MAX).map(kept).collect(),
+        kept: report.kept.into_iter().take(NAMED_MAX).collect(),
         undo,
         dry_run,
     }

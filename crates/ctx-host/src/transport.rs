@@ -102,7 +102,7 @@ pub trait Transport: Send + Sync {
     fn connect(&self, n: u64, cage: Option<Arc<CageSlot>>) -> Result<Box<dyn Connection>, ShellError>;
 }
 
-/// One shell's way to its interpreter.
+/// One shell's way to its interpreter. What only one of the two kinds has is nothing, or no, for the other.
 pub trait Connection: Send + Sync {
     fn dialect(&self) -> Dialect;
 
@@ -119,7 +119,9 @@ pub trait Connection: Send + Sync {
     fn has_ended(&mut self) -> Option<i32>;
 
     /// Whether the frame itself marks the end of a command on stderr, because a mark of ours would come too late.
-    fn marks_ends(&self) -> bool;
+    fn marks_ends(&self) -> bool {
+        false
+    }
 
     /// Whether everything that was printed on a stream was read. Then it needs no mark.
     fn is_drained(&self, stream: Stream) -> bool;
@@ -129,20 +131,24 @@ pub trait Connection: Send + Sync {
     fn mark(&self, stream: Stream, mark: Vec<u8>) -> Option<BoxFuture<'static, ()>>;
 
     /// Remembers what is alive: it is older than the command that starts now.
-    fn command_starts(&mut self);
+    fn command_starts(&mut self) {}
 
     /// Learns what is alive now that the command has ended, where that takes a while.
-    fn command_ended(&mut self);
+    fn command_ended(&mut self) {}
 
     /// Whether the interpreter waits for its next command and all that it has printed was read: if the end
     /// of the last one was not reported by then, it never will be.
     fn awaits_command(&self) -> bool;
 
     /// Whether something that was sent to the interpreter, which has ended, was not read by it.
-    fn left_unread(&self) -> bool;
+    fn left_unread(&self) -> bool {
+        false
+    }
 
     /// Whether the interpreter may hold many more variables than when it started.
-    fn holds_much(&mut self) -> bool;
+    fn holds_much(&mut self) -> bool {
+        false
+    }
 
     /// Where the interpreter is, by what it says of it; what it says may be wrong.
     fn cwd(&self, said: &Path) -> PathBuf;
@@ -155,19 +161,27 @@ pub trait Connection: Send + Sync {
     fn nearest_dir(&self, cwd: &Path) -> PathBuf;
 
     /// Whether the interpreter was started in a directory above the one that was asked for, by its start there.
-    fn is_above(&self) -> bool;
+    fn is_above(&self) -> bool {
+        false
+    }
 
     /// Whether an interpreter that has ended is replaced at once. If not, the next command does it.
     fn may_restart(&self) -> bool;
 
     /// Whether a limit was reached that ends all processes: then the interpreter has ended too.
-    fn is_at_limit(&mut self) -> bool;
+    fn is_at_limit(&mut self) -> bool {
+        false
+    }
 
     /// What whoever gave a command that failed and printed this is to know.
-    fn failure_hint(&self, printed: &str) -> Option<String>;
+    fn failure_hint(&self, _printed: &str) -> Option<String> {
+        None
+    }
 
     /// For how long all processes were stopped so far; a command has that time in addition.
-    fn frozen_for(&self) -> Duration;
+    fn frozen_for(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Puts bytes into a file that the interpreter can open.
     fn put(&self, bytes: Vec<u8>) -> BoxFuture<'static, Result<Scratch, ShellError>>;

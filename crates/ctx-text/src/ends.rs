@@ -13,8 +13,8 @@ const GATHERED_BYTES: usize = SHOWN_BYTES + MARGIN_BYTES;
 /// Gathers both ends of clean text while it passes by. Of much text it copies little.
 #[derive(Debug, Default)]
 pub(super) struct Gatherer {
-    head: Vec<u8>,
-    tail: Vec<u8>,
+    head: String,
+    tail: String,
     bytes: u64,
 }
 
@@ -31,46 +31,36 @@ pub struct Ends {
 
 impl Gatherer {
     /// Takes the next piece of clean text.
-    pub fn push(&mut self, text: &[u8]) {
+    pub fn push(&mut self, text: &str) {
         self.bytes += text.len() as u64;
-        let room = GATHERED_BYTES.saturating_sub(self.head.len());
-        let (now, later) = text.split_at(room.min(text.len()));
-        self.head.extend_from_slice(now);
+        let room = if self.tail.is_empty() { GATHERED_BYTES - self.head.len() } else { 0 };
+        let now = first(text, room);
+        self.head.push_str(now);
+        let later = &text[now.len()..];
         if later.len() > GATHERED_BYTES {
             self.tail.clear();
         }
-        self.tail.extend_from_slice(&later[later.len().saturating_sub(GATHERED_BYTES)..]);
+        self.tail.push_str(last(later, GATHERED_BYTES));
         // Dropping seldom makes it cheap.
         if self.tail.len() > 4 * GATHERED_BYTES {
-            self.tail.drain(..self.tail.len() - GATHERED_BYTES);
+            self.tail = last(&self.tail, GATHERED_BYTES).to_owned();
         }
     }
 
-    pub fn finish(mut self) -> Ends {
+    pub fn finish(self) -> Ends {
         let gathered = (self.head.len() + self.tail.len()) as u64;
         if gathered == self.bytes && self.tail.len() <= GATHERED_BYTES {
-            self.head.append(&mut self.tail);
-            return Ends { head: lossy(self.head), tail: None, bytes: self.bytes };
+            return Ends { head: self.head + &self.tail, tail: None, bytes: self.bytes };
         }
-        let from = self.tail.len().saturating_sub(GATHERED_BYTES);
-        let tail = &self.tail[from..];
-        let begun = tail.iter().take_while(|byte| **byte & 0xc0 == 0x80).count();
-        let tail = lossy(tail[begun..].to_vec());
-        if let Err(error) = std::str::from_utf8(&self.head) {
-            self.head.truncate(error.valid_up_to());
-        }
-        Ends { head: lossy(self.head), tail: Some(tail), bytes: self.bytes }
+        let tail = last(&self.tail, GATHERED_BYTES).to_owned();
+        Ends { head: self.head, tail: Some(tail), bytes: self.bytes }
     }
-}
-
-fn lossy(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 impl Ends {
     pub fn of(text: &str) -> Ends {
         let mut gatherer = Gatherer::default();
-        gatherer.push(text.as_bytes());
+        gatherer.push(text);
         gatherer.finish()
     }
 
@@ -111,7 +101,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn gathered<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Ends {
+    fn gathered<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Ends {
         let mut gatherer = Gatherer::default();
         pieces.into_iter().for_each(|piece| gatherer.push(piece));
         gatherer.finish()
@@ -151,13 +141,13 @@ mod tests {
             sizes in prop::collection::vec(prop_oneof![0usize..9, 0usize..20_000], 0..12),
         ) {
             let all: String = (0..sizes.iter().sum::<usize>()).map(|n| if n % 7 == 0 { 'ä' } else { 'x' }).collect();
-            let mut rest = all.as_bytes();
+            let mut rest = all.as_str();
             let pieces = sizes.iter().map(|size| {
-                let (now, later) = rest.split_at(*size);
+                let (now, later) = rest.split_at(rest.floor_char_boundary(*size));
                 rest = later;
                 now
             });
-            let mut pieces: Vec<&[u8]> = pieces.collect();
+            let mut pieces: Vec<&str> = pieces.collect();
             pieces.push(rest);
             prop_assert_eq!(gathered(pieces).text(), Ends::of(&all).text());
         }

@@ -80,7 +80,7 @@ impl Shown {
         *bytes += redacted.len() as u64;
         *nuls += memchr::memchr_iter(0, redacted).count() as u64;
         cleaner.push_to(redacted, &mut |clean| {
-            ends.push(clean.as_bytes());
+            ends.push(clean);
             collector.push(clean);
         });
     }
@@ -94,7 +94,7 @@ impl Shown {
         self.cleaner.push(&rest, &mut text);
         self.cleaner.finish(&mut text);
         self.collector.push(&text);
-        self.ends.push(text.as_bytes());
+        self.ends.push(&text);
         let (mut kept, mut ends) = (self.collector.finish(), self.ends.finish());
         let mut redactions = redactor.redactions();
         if self.cleaner.changed() {

@@ -9,7 +9,6 @@
 
 mod descriptors;
 mod lend;
-mod processes;
 mod said;
 pub mod seccomp;
 mod sources;
@@ -29,7 +28,6 @@ use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 
-use self::processes::Process;
 use self::said::{first_line, not_started, there_is, with_complaint};
 use self::sources::{check_owner, lend_to};
 use crate::command::{CommandLine, command_line};
@@ -37,6 +35,7 @@ use crate::error::CageError;
 use crate::limits::cgroups::{self, Groups};
 use crate::limits::usage::{self, Look};
 use crate::limits::{CgroupPlan, Freezing, Means};
+use crate::processes::{self, Process};
 use crate::value::{Cage, Limit};
 
 /// How often the counts of a cage's groups are read.

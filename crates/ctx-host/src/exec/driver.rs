@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::command::Command;
-use super::frame_run::{FrameInput, FrameRun};
+use super::frame_run::FrameRun;
 use super::hints::waited_hint;
 use super::interpreter::{Idle, Interpreter};
 use super::memory::Memory;
@@ -21,6 +21,7 @@ use super::restart::{Cause, Directory, restart, set_up};
 use super::result::{failure_of, record_cut_off, result, take_late_output};
 use super::run::{Cancelled, Ended, RunError};
 use crate::error::ShellError;
+use crate::frame::FrameInput;
 use crate::frame::exports::StartFile;
 use crate::limits::ShellLimits;
 use crate::local::scratch::Scratch;

@@ -2,7 +2,6 @@
 //!
 //! Not here: the report behind the answer (`report_reader`), and what a result is made of (`result`).
 
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,7 +13,7 @@ use super::run::{Cancelled, Ended, Run, Stops};
 use crate::error::ShellError;
 use crate::frame::bash::EvalMode;
 use crate::frame::marker::Nonce;
-use crate::frame::{Framed, Marked};
+use crate::frame::{FrameInput, Framed, Marked};
 use crate::local::random::random_bits;
 use crate::output::background::LateOutput;
 use crate::output::stream::{CommandStream, READ_BYTES_MIN};
@@ -26,15 +25,6 @@ use ctx_text::output::OutputStream;
 /// If no command comes, the report is read after this long. By then the shell has written all of it, and one read
 /// takes it.
 const REPORT_AFTER: Duration = Duration::from_millis(2);
-
-/// What a frame runs.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct FrameInput<'a> {
-    pub command: &'a str,
-    pub file: Option<&'a Path>,
-    pub stdin: Option<&'a Path>,
-    pub merge: bool,
-}
 
 /// What a frame runs in, and until when.
 pub(crate) struct FrameRun<'a> {
@@ -94,17 +84,13 @@ impl FrameRun<'_> {
     }
 
     fn texts(&mut self, input: FrameInput<'_>, nonce: &Nonce) -> Texts {
-        let FrameInput { command, file, stdin, merge } = input;
         let holds_much = self.interpreter.connection.holds_much();
         let connection = self.interpreter.connection.as_ref();
         let (dialect, habits) = (connection.dialect(), &self.memory.habits);
-        let way = dialect.way(habits, command);
+        let way = dialect.way(habits, input.command);
         let mut framed = Framed {
             nonce,
-            command,
-            file,
-            stdin,
-            merge,
+            input,
             habits,
             way,
             status: self.memory.status,

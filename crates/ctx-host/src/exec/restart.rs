@@ -5,12 +5,13 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use super::frame_run::{FrameInput, FrameRun};
+use super::frame_run::FrameRun;
 use super::interpreter::Interpreter;
 use super::memory::Memory;
 use super::report_reader::read_report;
 use super::run::RunError;
 use crate::error::ShellError;
+use crate::frame::FrameInput;
 use crate::frame::exports::{self, Export, StartFile};
 use ctx_text::budget::Plan;
 

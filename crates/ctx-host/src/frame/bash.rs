@@ -133,32 +133,34 @@ pub(crate) fn before(framed: &Framed<'_>) -> String {
     let (before, take_back) = (framed.before("\\builtin"), "\\builtin unset -v __ctx_long;\\builtin :;");
     match framed.way {
         EvalMode::Sourced => format!("{take_back}{before}"),
-        EvalMode::Eval if !is_long(framed.command) => format!("{before}\n"),
+        EvalMode::Eval if !is_long(framed.input.command) => format!("{before}\n"),
         EvalMode::Eval | EvalMode::Tried | EvalMode::Script => format!("{take_back}{before}\n"),
     }
 }
 
 pub(crate) fn frame(framed: &Framed<'_>) -> String {
-    let (before, long) = (before(framed), is_long(framed.command));
+    let (before, long) = (before(framed), is_long(framed.input.command));
     let open = open(framed);
     let quoted = || match long {
         true => format!("{}{LONG}", ansi_quote(&before)),
-        false => ansi_quote(&format!("{before}{}", framed.command)),
+        false => ansi_quote(&format!("{before}{}", framed.input.command)),
     };
     let start = match framed.way {
         EvalMode::Script => return in_script(framed, &before),
         EvalMode::Sourced => {
-            let script = ansi_quote(&format!("{open};{}", eval(framed.command)));
+            let script = ansi_quote(&format!("{open};{}", eval(framed.input.command)));
             let script = exec(framed, &format!("<<<{script}"));
             format!("__ctx_long={};{script}||\\builtin exit 1;\\builtin . /dev/stdin", quoted())
         }
-        EvalMode::Tried => format!("{open};__ctx_long={};{}", one_line(&quoted()), tried(framed.command)),
+        EvalMode::Tried => {
+            format!("{open};__ctx_long={};{}", one_line(&quoted()), tried(framed.input.command))
+        }
         EvalMode::Eval => format!("{open};\\builtin eval {}", quoted()),
     };
     let text = format!("{}{start};{}", marks(framed), behind(framed));
     if long {
-        let read = read_long(framed.command.len());
-        run(framed, &text, &format!("{read};"), framed.command)
+        let read = read_long(framed.input.command.len());
+        run(framed, &text, &format!("{read};"), framed.input.command)
     } else {
         run(framed, &text, "", "")
     }
@@ -180,7 +182,7 @@ fn line_of(text: &str) -> String {
 
 /// The command as lines of the script that the shell reads, between the beginning of the frame and its end.
 fn in_script(framed: &Framed<'_>, before: &str) -> String {
-    let command = framed.command;
+    let command = framed.input.command;
     let lines = format!("{before}{command}\n");
     // No text leaves both bodies before their ends.
     let body = one_line(&ansi_quote(command));
@@ -248,8 +250,8 @@ fn marks(framed: &Framed<'_>) -> String {
 
 /// Gives the command its input. The `:` is for `$_`, which would be the frame's word otherwise.
 fn open(framed: &Framed<'_>) -> String {
-    let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
-    let merge = if framed.merge { " 2>&1" } else { "" };
+    let stdin = framed.input.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
+    let merge = if framed.input.merge { " 2>&1" } else { "" };
     let input = exec(framed, &format!("<{stdin}{merge}"));
     format!("{input}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :")
 }

@@ -3,6 +3,8 @@
 //! Nothing here is ever handed to a shell as code. What background jobs printed into the middle of the list was taken
 //! out of it before (`report`); a list that still does not parse leaves the one before it in force.
 
+use super::quote::quote_bytes;
+
 /// One exported variable. A variable that is exported but unset is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Export {
@@ -61,14 +63,9 @@ pub fn is_variable_name(name: &str) -> bool {
 pub fn script(exports: &[Export]) -> Vec<u8> {
     let mut script = Vec::new();
     for Export { name, value } in exports.iter().filter(|export| is_variable_name(&export.name)) {
-        script.extend(format!("export {name}='").into_bytes());
-        for byte in value {
-            match byte {
-                b'\'' => script.extend(b"'\\''"),
-                byte => script.push(*byte),
-            }
-        }
-        script.extend(b"'\n");
+        script.extend(format!("export {name}=").into_bytes());
+        quote_bytes(&mut script, value);
+        script.push(b'\n');
     }
     script
 }

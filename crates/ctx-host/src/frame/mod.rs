@@ -57,10 +57,9 @@ pub(crate) const WITH_JOBS: char = '2';
 /// A random name of this length belongs to nobody else.
 const TELLING_NAME: usize = 16;
 
-/// One command, ready to be framed.
-#[derive(Debug, Clone, Copy)]
-pub struct Framed<'a> {
-    pub nonce: &'a Nonce,
+/// What a frame runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FrameInput<'a> {
     pub command: &'a str,
     /// A file that holds the command, where [`Dialect::wants_file`] asked for one.
     pub file: Option<&'a Path>,
@@ -68,6 +67,13 @@ pub struct Framed<'a> {
     pub stdin: Option<&'a Path>,
     /// Both streams into stdout, in the order of arrival.
     pub merge: bool,
+}
+
+/// One command, ready to be framed.
+#[derive(Debug, Clone, Copy)]
+pub struct Framed<'a> {
+    pub nonce: &'a Nonce,
+    pub input: FrameInput<'a>,
     pub habits: &'a Habits,
     /// From [`Dialect::way`].
     pub way: EvalMode,
@@ -244,16 +250,16 @@ pub(crate) const CODE: &str = "\"${__ctx_c-1}\"";
 
 fn posix_frame(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
-    let command = match framed.file {
+    let command = match framed.input.file {
         Some(file) => Dialect::Posix.source(file),
-        None => framed.command.to_owned(),
+        None => framed.input.command.to_owned(),
     };
     let before = Dialect::Posix.before(framed);
     let set = if before.is_empty() { "" } else { "__ctx_h=;" };
     let body = quote(&format!("\\command eval {}", quote(&format!("{before}{command}"))));
-    let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, quote));
+    let stdin = framed.input.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, quote));
     let out = path_word(&framed.pipes.stdout, quote);
-    let err = if framed.merge { "&1".to_owned() } else { path_word(&framed.pipes.stderr, quote) };
+    let err = if framed.input.merge { "&1".to_owned() } else { path_word(&framed.pipes.stderr, quote) };
     let end = match framed.marks_end {
         true => format!("\\command printf '\\36%sE' {nonce} >{};", path_word(&framed.pipes.stderr, quote)),
         false => String::new(),
@@ -419,10 +425,7 @@ mod tests {
         };
         let framed = Framed {
             nonce: &nonce,
-            command: "echo 'grüße'\n",
-            file: None,
-            stdin: None,
-            merge: false,
+            input: FrameInput { command: "echo 'grüße'\n", ..FrameInput::default() },
             habits: &habits,
             way: Dialect::Bash.way(&habits, "echo 'grüße'\n"),
             status: 3,

@@ -7,6 +7,18 @@ pub(crate) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// The same for bytes, into a script.
+pub(crate) fn quote_bytes(script: &mut Vec<u8>, bytes: &[u8]) {
+    script.push(b'\'');
+    for byte in bytes {
+        match byte {
+            b'\'' => script.extend(b"'\\''"),
+            byte => script.push(*byte),
+        }
+    }
+    script.push(b'\'');
+}
+
 /// A word for bash, in ASCII whatever the text holds.
 pub(crate) fn ansi_quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + text.len() / 16 + 3);

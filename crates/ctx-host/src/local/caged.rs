@@ -18,7 +18,8 @@ use super::process_tree::child_of;
 use super::scratch::ScratchDir;
 use crate::error::ShellError;
 use crate::frame::exports::Export;
-use crate::frame::quote::quote;
+use crate::frame::quote::{quote, quote_bytes};
+use crate::request::EXIT_KILLED;
 use ctx_cage::{Cage, CageError, Io, Limit, Means, Mount, Net, RunningCage};
 
 /// Where the files between us and a shell are in its cage.
@@ -129,6 +130,7 @@ impl CageSlot {
         else {
             return Err(CageError::NotStarted { detail: " with pipes".to_owned() });
         };
+        let said = said_by(said).map_err(|error| CageError::NotStarted { detail: format!(": {error}") })?;
         let running = Arc::new(running);
         let mut state = self.state();
         // Whoever froze it meanwhile has found nothing to freeze.
@@ -137,7 +139,7 @@ impl CageSlot {
         }
         (state.running, state.limit) = (Some(Arc::clone(&running)), None);
         drop(state);
-        Ok(Control { running, orders, said: said.into(), read: Vec::new(), is_over: false, _stderr: stderr })
+        Ok(Control { running, orders, said, read: Vec::new(), is_over: false, _stderr: stderr })
     }
 
     /// Stops all processes where they are. What is started later is stopped too.
@@ -251,7 +253,7 @@ fn lacks_network(printed: &str) -> bool {
 pub(super) struct Control {
     running: Arc<RunningCage>,
     orders: ChildStdin,
-    said: Said,
+    said: Receiver,
     read: Vec<u8>,
     /// Nothing more will be said.
     is_over: bool,
@@ -259,31 +261,11 @@ pub(super) struct Control {
     _stderr: Option<ChildStderr>,
 }
 
-/// Its stdout: it becomes a part of the runtime when it is first read there.
-enum Said {
-    New(Option<std::process::ChildStdout>),
-    Open(Receiver),
-}
-
-impl From<std::process::ChildStdout> for Said {
-    fn from(stdout: std::process::ChildStdout) -> Said {
-        Said::New(Some(stdout))
-    }
-}
-
-impl Said {
-    fn open(&mut self) -> std::io::Result<&mut Receiver> {
-        if let Said::New(stdout) = self {
-            let stdout = stdout.take().ok_or_else(|| std::io::Error::other("it is closed"))?;
-            let owned = std::os::fd::OwnedFd::from(stdout);
-            rustix::io::ioctl_fionbio(&owned, true)?;
-            *self = Said::Open(Receiver::from_owned_fd(owned)?);
-        }
-        match self {
-            Said::Open(receiver) => Ok(receiver),
-            Said::New(_) => Err(std::io::Error::other("it is closed")),
-        }
-    }
+/// The stdout of a supervisor, as a part of the runtime.
+fn said_by(stdout: std::process::ChildStdout) -> std::io::Result<Receiver> {
+    let stdout = std::os::fd::OwnedFd::from(stdout);
+    rustix::io::ioctl_fionbio(&stdout, true)?;
+    Receiver::from_owned_fd(stdout)
 }
 
 impl Control {
@@ -298,7 +280,7 @@ impl Control {
                 return Err(std::io::ErrorKind::InvalidData.into());
             }
             let mut bytes = [0; 64];
-            match self.said.open()?.try_read(&mut bytes) {
+            match self.said.try_read(&mut bytes) {
                 Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.read.extend(bytes.iter().take(count)),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
@@ -313,7 +295,7 @@ impl Control {
             if let Some(line) = self.try_line()? {
                 return Ok(line);
             }
-            self.said.open()?.readable().await?;
+            self.said.readable().await?;
         }
     }
 }
@@ -375,13 +357,15 @@ impl Caged {
 
     /// The supervisor is gone, and with it the cage.
     fn over(&mut self) -> i32 {
-        let Some(control) = &mut self.control else { return KILLED };
-        control.is_over = true;
-        self.note_limit()
+        if let Some(control) = &mut self.control {
+            control.is_over = true;
+        }
+        self.note_limit();
+        EXIT_KILLED
     }
 
-    fn note_limit(&mut self) -> i32 {
-        let Some(control) = &self.control else { return KILLED };
+    fn note_limit(&mut self) {
+        let Some(control) = &self.control else { return };
         control.running.kill_at_limit();
         control.running.kill();
         // Its thread sees the end a moment later than we do.
@@ -389,7 +373,6 @@ impl Caged {
         let mut state = self.slot.state();
         state.limit = ended.and_then(|ended| ended.limit);
         state.ever = state.limit.or(state.ever);
-        KILLED
     }
 
     /// Whether the cage has reached a limit. Then it ends, and so does its interpreter.
@@ -408,11 +391,8 @@ impl Caged {
     }
 }
 
-/// 128 and KILL.
-const KILLED: i32 = 137;
-
 fn code_of(line: &str) -> i32 {
-    line.strip_prefix("e ").and_then(|code| code.parse().ok()).unwrap_or(KILLED)
+    line.strip_prefix("e ").and_then(|code| code.parse().ok()).unwrap_or(EXIT_KILLED)
 }
 
 /// An interpreter in a cage, as the host sees its processes.
@@ -439,21 +419,10 @@ pub(super) fn start_script(
          echo {STARTED} >&3\nexec 3>&- env -i"
     )
     .into_bytes();
-    let mut word = |bytes: &[&[u8]]| {
-        script.extend(b" '");
-        for byte in bytes.iter().copied().flatten() {
-            match byte {
-                b'\'' => script.extend(b"'\\''"),
-                byte => script.push(*byte),
-            }
-        }
-        script.push(b'\'');
-    };
-    for Export { name, value } in env {
-        word(&[name.as_bytes(), b"=", value]);
-    }
-    for part in command {
-        word(&[part.as_bytes()]);
+    let variables = env.iter().map(|Export { name, value }| [name.as_bytes(), b"=", value].concat());
+    for word in variables.chain(command.iter().map(|part| part.as_bytes().to_vec())) {
+        script.push(b' ');
+        quote_bytes(&mut script, &word);
     }
     script.push(b'\n');
     script

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::ioctl_fionread;
-use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::random::random_bits;
@@ -19,7 +19,8 @@ const PIPE_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(crate) struct NamedPipe {
-    place: PipeName,
+    /// Goes with the pipe.
+    file: PathBuf,
     ends: Option<PipeEnds>,
     /// A writing end that never waits.
     marks: Option<OwnedFd>,
@@ -32,40 +33,15 @@ pub(crate) struct PipeEnds {
     pub write: OwnedFd,
 }
 
-/// How a pipe is found.
-#[derive(Debug)]
-enum PipeName {
-    /// A file, which goes with the pipe.
-    File(PathBuf),
-    /// What `/proc` calls an end that we hold, which only our own user can open.
-    Ours { name: PathBuf, _held: OwnedFd },
-}
-
 impl NamedPipe {
-    /// A pipe with a file of its own, or without one where there can be none.
     pub fn open(scratch: &ScratchDir, user: Option<(u32, u32)>) -> std::io::Result<NamedPipe> {
-        match NamedPipe::with_file(scratch, user) {
-            // Nobody in a cage could open that.
-            Err(error) if user.is_none() && scratch.inside.is_none() => {
-                tracing::debug!(%error, "no pipe can be made in the scratch directory");
-                let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-                let held = read.try_clone()?;
-                let name = format!("/proc/{}/fd/{}", std::process::id(), held.as_fd().as_raw_fd());
-                let place = PipeName::Ours { name: PathBuf::from(name), _held: held };
-                Ok(NamedPipe { place, ends: Some(PipeEnds { read, write }), marks: None })
-            }
-            made => made,
-        }
-    }
-
-    fn with_file(scratch: &ScratchDir, user: Option<(u32, u32)>) -> std::io::Result<NamedPipe> {
         scratch.make()?;
         let path = scratch.path.join(format!("{:016x}", random_bits() as u64));
         if path.to_str().is_none() {
             return Err(std::io::Error::other("its name is not UTF-8, and a frame is"));
         }
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR)?;
-        let mut pipe = NamedPipe { place: PipeName::File(path.clone()), ends: None, marks: None };
+        let mut pipe = NamedPipe { file: path.clone(), ends: None, marks: None };
         // Without waiting, so that the first end needs no other; what a program gets must wait.
         let first = open(&path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let write = open(&path, OFlags::WRONLY)?;
@@ -79,11 +55,8 @@ impl NamedPipe {
     }
 
     /// The name that leads to either end.
-    pub fn name(&self) -> PathBuf {
-        match &self.place {
-            PipeName::File(path) => path.clone(),
-            PipeName::Ours { name, .. } => name.clone(),
-        }
+    pub fn name(&self) -> &Path {
+        &self.file
     }
 
     /// Hands both ends over; from then on the pipe is as open as its new owners keep it.
@@ -98,10 +71,8 @@ impl NamedPipe {
 
     /// Whether the name still leads to the ends that are held.
     pub fn is_there(&self) -> bool {
-        let (PipeName::File(file), Some(ends)) = (&self.place, &self.ends) else {
-            return self.ends.is_some();
-        };
-        let (Ok(named), Ok(held)) = (rustix::fs::stat(file), rustix::fs::fstat(&ends.write)) else {
+        let Some(ends) = &self.ends else { return false };
+        let (Ok(named), Ok(held)) = (rustix::fs::stat(&self.file), rustix::fs::fstat(&ends.write)) else {
             return false;
         };
         (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
@@ -134,7 +105,7 @@ impl NamedPipe {
 
     /// Whether something in it was not read by those whom it was handed to.
     pub fn left_unread(&self) -> bool {
-        open(&self.name(), OFlags::RDONLY | OFlags::NONBLOCK)
+        open(&self.file, OFlags::RDONLY | OFlags::NONBLOCK)
             .and_then(ioctl_fionread)
             .is_ok_and(|bytes| bytes > 0)
     }
@@ -155,9 +126,7 @@ impl NamedPipe {
 
 impl Drop for NamedPipe {
     fn drop(&mut self) {
-        if let PipeName::File(file) = &self.place
-            && let Err(error) = std::fs::remove_file(file)
-        {
+        if let Err(error) = std::fs::remove_file(&self.file) {
             tracing::debug!(%error, "a shell's pipe was gone already");
         }
     }
@@ -216,14 +185,6 @@ mod tests {
         assert!(!other.is_there());
         drop((pipe, other));
         assert_eq!(std::fs::read_dir(&scratch.path).unwrap().count(), 0);
-    }
-
-    #[tokio::test]
-    async fn where_no_file_can_be_made_our_own_user_finds_it_all_the_same() {
-        use std::os::unix::ffi::OsStrExt;
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(std::ffi::OsStr::from_bytes(b"not \xff text"));
-        carries(&NamedPipe::open(&ScratchDir { path, reader: None, inside: None }, None).unwrap()).await;
     }
 
     #[tokio::test]

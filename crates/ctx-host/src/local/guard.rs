@@ -86,7 +86,7 @@ impl Guard {
 
 impl Recipe {
     fn spawn(&self) -> std::io::Result<Child> {
-        let mut command = Command::from(in_own_session(self.setsid.as_deref(), Path::new("sh")));
+        let mut command = Command::from(in_own_session(self.setsid.as_deref(), vec!["sh".into()]));
         command.args(["-c", SCRIPT, "ctx-guard", &self.prefix]).arg(&self.scratch);
         command.arg(MARK_DIGITS_BEHIND.to_string());
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -35,8 +35,8 @@ pub use self::marking::processes_found_by;
 use self::marking::{Marking, PRLIMIT};
 use self::process_tree::{Clock, Mark, MarkPrefix, Moment, ProcessTree};
 use self::procfs::DataPages;
-use self::program::Program;
 pub(super) use self::program::find;
+use self::program::{Program, in_own_session};
 use self::scratch::{Scratch, ScratchDir};
 use super::error::ShellError;
 use super::frame::exports::Export;
@@ -79,31 +79,21 @@ pub struct RunAs {
 }
 
 impl LocalTransport {
-    /// The operator's shell program, or bash, or else sh.
+    /// Shells of the operator's program, or of bash, or else sh, which are looked for in this search path.
     pub fn new(
         program: Option<&Path>,
         path: &OsStr,
+        user: Option<&RunAs>,
         marks: MarkPrefix,
         scratch: ScratchDir,
     ) -> Result<Self, ShellError> {
         let program = Program::new(program, path)?;
-        let marking = Marking::new(false, None);
-        let (clock, rights) = (Arc::new(Clock::new()), Rights::own());
-        Ok(LocalTransport { program, marks, clock, user: None, rights, marking, scratch })
-    }
-
-    /// Shells that run as another user, where one is named. Their programs are looked for in this search path.
-    pub fn of_user(self, user: Option<&RunAs>, path: &OsStr) -> LocalTransport {
-        let Some(RunAs { uid, gid, rights, .. }) = user else { return self };
-        let marking = Marking::new(true, find(PRLIMIT, path));
-        LocalTransport { user: Some((*uid, *gid)), rights: rights.clone(), marking, ..self }
-    }
-
-    /// Shells in cages, whose processes have this owner's ids.
-    pub fn in_cage(self, owner: Option<(u32, u32)>) -> LocalTransport {
-        let marking = Marking::new(owner.is_some(), find(PRLIMIT, OsStr::new(CAGE_PATH)));
-        // What we look at of their processes we look at as ourselves: their user namespace is not ours.
-        LocalTransport { user: owner, rights: Rights::own(), marking, ..self }
+        let marking = Marking::new(user.is_some(), find(PRLIMIT, path));
+        // What we look at of processes in a cage we look at as ourselves: their user namespace is not ours.
+        let rights =
+            user.filter(|_| scratch.inside.is_none()).map_or_else(Rights::own, |user| user.rights.clone());
+        let (user, clock) = (user.map(|user| (user.uid, user.gid)), Arc::new(Clock::new()));
+        Ok(LocalTransport { program, marks, clock, user, rights, marking, scratch })
     }
 
     pub fn dialect(&self) -> Dialect {
@@ -137,8 +127,8 @@ impl Transport for LocalTransport {
             scratch: self.scratch.clone(),
             pipes: Pipes {
                 commands: PathBuf::new(),
-                stdout: self.scratch.seen(&stdout.name()),
-                stderr: self.scratch.seen(&stderr.name()),
+                stdout: self.scratch.seen(stdout.name()),
+                stderr: self.scratch.seen(stderr.name()),
                 names: None,
             },
             stdout,
@@ -226,11 +216,7 @@ impl LocalConnection {
     }
 
     fn command(&self, place: &StartPlace) -> Command {
-        let mut command = match &self.marking {
-            Marking::AtStart(prlimit) => self.program.run_by(prlimit, &self.mark.option(self.commands)),
-            Marking::EachCommand | Marking::Descent => self.program.run(),
-        };
-        command.args(self.program.args());
+        let mut command = in_own_session(self.program.setsid.as_deref(), self.words());
         if let Some((uid, gid)) = self.user {
             // Setting the uid also drops every further group.
             command.uid(uid).gid(gid);
@@ -282,11 +268,11 @@ impl LocalConnection {
     fn parts(&mut self) -> std::io::Result<Parts> {
         if !(self.stdout.is_there() && self.stderr.is_there()) {
             (self.stdout, self.stderr) = outputs(&self.scratch, self.user)?;
-            self.pipes.stdout = self.scratch.seen(&self.stdout.name());
-            self.pipes.stderr = self.scratch.seen(&self.stderr.name());
+            self.pipes.stdout = self.scratch.seen(self.stdout.name());
+            self.pipes.stderr = self.scratch.seen(self.stderr.name());
         }
         let mut commands = NamedPipe::open(&self.scratch, self.user)?;
-        self.pipes.commands = self.scratch.seen(&commands.name());
+        self.pipes.commands = self.scratch.seen(commands.name());
         let names = Scratch::put(&self.scratch, b"").ok().filter(|file| file.path().to_str().is_some());
         self.pipes.names = names.as_ref().map(|file| file.path().to_owned());
         let PipeEnds { read, write } = commands.let_go()?;
@@ -386,10 +372,6 @@ impl Connection for LocalConnection {
         running.ended
     }
 
-    fn marks_ends(&self) -> bool {
-        false
-    }
-
     fn is_drained(&self, stream: Stream) -> bool {
         self.pipe(stream).is_empty()
     }
@@ -419,8 +401,6 @@ impl Connection for LocalConnection {
             running.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
-
-    fn command_ended(&mut self) {}
 
     fn awaits_command(&self) -> bool {
         let nothing_unread = || self.stdout.is_empty() && self.stderr.is_empty();
@@ -491,10 +471,6 @@ impl Connection for LocalConnection {
     fn nearest_dir(&self, cwd: &Path) -> PathBuf {
         // In a cage the start looks for it.
         if self.cage.is_some() { cwd.to_owned() } else { nearest_dir(cwd) }
-    }
-
-    fn is_above(&self) -> bool {
-        false
     }
 
     fn may_restart(&self) -> bool {

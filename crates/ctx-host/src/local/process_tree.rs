@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ctx_cage::processes::{self, Process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal, prlimit};
 
@@ -97,18 +98,6 @@ impl Mark {
     }
 }
 
-/// One process as `/proc` shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
-    pub pid: i32,
-    parent: i32,
-    /// Its process group.
-    group: i32,
-    /// Clock ticks since boot; with the pid it names a process for good.
-    started: u64,
-    dead: bool,
-}
-
 /// A moment between two commands: what was alive then is older than the next command.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
@@ -179,7 +168,7 @@ struct Member {
 impl ProcessTree {
     /// The processes of a shell that was just started: marks it as of its first command.
     pub fn found(mark: Mark, shell: Pid, cage: Option<(Pid, Pid)>, command: u64) -> ProcessTree {
-        let started = read_process(shell.as_raw_nonzero().get()).map_or(0, |process| process.started);
+        let started = processes::read(shell.as_raw_nonzero().get()).map_or(0, |process| process.started);
         let tree = ProcessTree { mark, shell, started, cage, command: AtomicU64::new(0) };
         tree.command_starts(command);
         tree
@@ -197,14 +186,12 @@ impl ProcessTree {
     }
 
     fn shell_process(&self) -> Option<Process> {
-        let process = read_process(self.shell.as_raw_nonzero().get())?;
-        (!process.dead && process.started == self.started).then_some(process)
+        processes::read(self.shell.as_raw_nonzero().get()).filter(|process| process.started == self.started)
     }
 
     /// All living processes of the shell but the shell itself.
     fn members(&self) -> Vec<Member> {
-        let all: Vec<Member> = processes()
-            .into_iter()
+        let all: Vec<Member> = processes::all()
             .map(|process| Member { process, command: self.command_of(process.pid) })
             .collect();
         let shell = self.shell.as_raw_nonzero().get();
@@ -222,9 +209,9 @@ impl ProcessTree {
             queue.extend(born.iter().filter(|child| ours.insert(**child)));
         }
         let is_ours = |member: &Member| {
-            let Process { pid, dead, .. } = member.process;
+            let pid = member.process.pid;
             let is_cage_s = self.cage.is_some_and(|(first, second)| [raw(first), raw(second)].contains(&pid));
-            ours.contains(&pid) && pid != shell && !dead && !is_cage_s
+            ours.contains(&pid) && pid != shell && !is_cage_s
         };
         all.into_iter().filter(is_ours).collect()
     }
@@ -358,7 +345,7 @@ fn is_read_end(pid: i32, descriptor: &str) -> bool {
 /// Signals exactly this process, not one that got its pid later; hands back a hold on it to wait with.
 fn send(process: &Process, signal: Signal) -> Option<OwnedFd> {
     let hold = pidfd_open(Pid::from_raw(process.pid)?, PidfdFlags::empty()).ok()?;
-    let same = read_process(process.pid).is_some_and(|now| now.started == process.started);
+    let same = processes::read(process.pid).is_some_and(|now| now.started == process.started);
     if !same {
         return None;
     }
@@ -392,30 +379,7 @@ fn wait_gone(held: &[OwnedFd], patience: Duration) -> usize {
 /// A child of a process.
 pub(super) fn child_of(parent: Pid) -> Option<Pid> {
     let parent = parent.as_raw_nonzero().get();
-    let found = processes().into_iter().find(|process| process.parent == parent && !process.dead)?;
-    Pid::from_raw(found.pid)
-}
-
-fn processes() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(read_process).collect()
-}
-
-fn read_process(pid: i32) -> Option<Process> {
-    parse_stat(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// The fields after the name, which is in parentheses and may itself hold any character.
-fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    let group = fields.next()?.parse().ok()?;
-    // `starttime` is field 22 of the line; the group was field 5.
-    let started = fields.nth(16)?.parse().ok()?;
-    Some(Process { pid, parent, group, started, dead: matches!(state, "Z" | "X") })
+    Pid::from_raw(processes::all().find(|process| process.parent == parent)?.pid)
 }
 
 #[cfg(test)]
@@ -423,25 +387,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_parentheses_and_spaces_does_not_confuse_the_reader() {
-        let stat = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 98765 1000 10";
-        let want = Process { pid: 42, parent: 7, group: 42, started: 98765, dead: false };
-        assert_eq!(parse_stat(42, stat), Some(want));
-    }
-
-    #[test]
-    fn this_process_is_found_with_its_parent() {
-        let me = i32::try_from(std::process::id()).unwrap();
-        let found = processes().into_iter().find(|process| process.pid == me).unwrap();
-        assert_eq!(found.parent, i32::try_from(std::os::unix::process::parent_id()).unwrap());
-    }
-
-    #[test]
     fn a_process_that_starts_now_is_younger_than_the_moment_before() {
         let clock = Clock::new();
         let before = clock.now();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let process = read_process(i32::try_from(child.id()).unwrap()).unwrap();
+        let process = processes::read(i32::try_from(child.id()).unwrap()).unwrap();
         let after = clock.now();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -474,7 +424,7 @@ mod tests {
 
     #[test]
     fn without_marks_what_an_earlier_job_starts_is_not_the_command_s() {
-        let process = |pid, parent, started| Process { pid, parent, group: 10, started, dead: false };
+        let process = |pid, parent, started| Process { pid, parent, group: 10, started, is_stopped: false };
         let member = |process| Member { process, command: None };
         let members = [
             member(process(11, 10, 100)),

@@ -1,6 +1,6 @@
 //! The program of a shell: which it is, and how it is run.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,31 +38,16 @@ impl Program {
             Dialect::Posix => &[],
         }
     }
-
-    /// The shell in a session of its own.
-    pub fn run(&self) -> Command {
-        in_own_session(self.setsid.as_deref(), &self.path)
-    }
-
-    /// The same, by a program that changes something first and then becomes the shell.
-    pub fn run_by(&self, program: &Path, option: &str) -> Command {
-        let mut command = Command::new(program);
-        command.arg(option);
-        if self.setsid.is_none() {
-            command.process_group(0);
-        }
-        command.args(self.setsid.as_deref()).arg(&self.path);
-        command
-    }
 }
 
-/// A program that no terminal and no signal to a group reaches.
-pub(super) fn in_own_session(setsid: Option<&Path>, program: &Path) -> Command {
-    let mut command = Command::new(setsid.unwrap_or(program));
-    match setsid {
-        Some(_) => command.arg(program),
-        None => command.process_group(0),
-    };
+/// A program and its arguments, which no terminal and no signal to a group reaches.
+pub(super) fn in_own_session(setsid: Option<&Path>, words: Vec<OsString>) -> Command {
+    let mut words = setsid.map(OsString::from).into_iter().chain(words);
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    if setsid.is_none() {
+        command.process_group(0);
+    }
     command
 }
 

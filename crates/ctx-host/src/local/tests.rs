@@ -2,22 +2,23 @@
 
 use super::*;
 
+fn transport(program: Option<&str>, path: &str, scratch: &Path) -> Result<LocalTransport, ShellError> {
+    let scratch = ScratchDir { path: scratch.to_owned(), reader: None, inside: None };
+    LocalTransport::new(program.map(Path::new), OsStr::new(path), None, MarkPrefix::new(1), scratch)
+}
+
+const PATH: &str = "/usr/bin:/bin";
+
 #[test]
 fn an_operator_s_program_decides_the_dialect() {
-    let marks = MarkPrefix::new(1);
-    let path = OsStr::new("/usr/bin:/bin");
-    let scratch = ScratchDir { path: PathBuf::from("/nonexistent"), reader: None, inside: None };
-    let transport = |program: Option<&str>, path| {
-        LocalTransport::new(program.map(Path::new), path, marks, scratch.clone())
-    };
-    let dialect = |program| transport(program, path).unwrap().program.dialect;
+    let transport = |program, path| transport(program, path, Path::new("/nonexistent"));
+    let dialect = |program| transport(program, PATH).unwrap().program.dialect;
     assert_eq!(dialect(None), Dialect::Bash);
     assert_eq!(dialect(Some("/usr/bin/dash")), Dialect::Posix);
     assert_eq!(dialect(Some("dash")), Dialect::Posix, "looked for in PATH");
-    let nowhere = OsStr::new("/nonexistent");
-    assert!(matches!(transport(None, nowhere), Err(ShellError::NoInterpreter)));
+    assert!(matches!(transport(None, "/nonexistent"), Err(ShellError::NoInterpreter)));
     for program in ["/nonexistent/bash", "/usr/bin", "no-such-shell"] {
-        let error = transport(Some(program), path).unwrap_err().to_string();
+        let error = transport(Some(program), PATH).unwrap_err().to_string();
         assert!(error.contains(program), "{error}");
     }
 }
@@ -26,9 +27,7 @@ fn an_operator_s_program_decides_the_dialect() {
 async fn only_a_bash_with_thousands_of_variables_holds_much() {
     use tokio::io::AsyncReadExt;
     let dir = tempfile::tempdir().unwrap();
-    let scratch = ScratchDir { path: dir.path().join("scratch"), reader: None, inside: None };
-    let path = OsStr::new("/usr/bin:/bin");
-    let transport = LocalTransport::new(Some(Path::new("bash")), path, MarkPrefix::new(1), scratch).unwrap();
+    let transport = transport(Some("bash"), PATH, &dir.path().join("scratch")).unwrap();
     let mut connection = transport.connect(1, None).unwrap();
     let place = StartPlace { cwd: dir.path().to_owned(), env: Vec::new() };
     let mut streams = connection.start(&place).await.unwrap();

@@ -7,5 +7,4 @@ pub(super) mod pages;
 pub(super) mod pipeline;
 mod search;
 pub(super) mod spool;
-mod spool_writer;
 pub(super) mod stream;

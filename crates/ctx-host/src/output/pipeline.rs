@@ -3,13 +3,14 @@
 //! Nothing here reads or waits; `stream` does, in place or with threads (`bulk_reader`).
 
 use std::io;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use super::background::LateOutput;
 use super::markers::{Part, Scanner};
-use super::spool_writer::SpoolWriter;
 use crate::request::Progress;
+use crate::state::ShellState;
 use crate::transport::Stream;
 use ctx_text::output::{Finished, Shown};
 use ctx_text::redact::Redactor;
@@ -56,13 +57,17 @@ pub(crate) struct Pipeline {
 
 /// The second step: redacted bytes are written to disk, and what is shown is gathered.
 pub(crate) struct Storage {
-    pub spool: SpoolWriter,
+    pub stream: Stream,
+    pub shared: Arc<ShellState>,
     pub shown: Shown,
+    /// Why not all of the output is on disk. The command goes on: its output is shown, but not all of it is kept.
+    pub error: Option<io::Error>,
 }
 
 impl Storage {
     pub fn write(&mut self, redacted: &[u8]) {
-        self.spool.write(redacted);
+        let kept = self.shared.spool().keep(self.stream, redacted);
+        self.error = self.error.take().or(kept.err());
         self.shown.push(redacted);
     }
 }
@@ -134,11 +139,11 @@ impl Pipeline {
     }
 
     pub fn end(self, buffer: Vec<u8>) -> StreamEnd {
-        let Pipeline { intake, storage: Storage { mut spool, shown } } = self;
+        let Pipeline { intake, storage: Storage { stream, shared, shown, error } } = self;
         let Intake { mut scanner, redactor, bytes, before, mut after, .. } = intake;
         after.push(&scanner.rest());
         let finished = shown.finish(redactor);
-        spool.write(&finished.rest);
-        StreamEnd { finished, bytes, before, after, scanner: Some(scanner), spool_error: spool.error, buffer }
+        let spool_error = error.or(shared.spool().keep(stream, &finished.rest).err());
+        StreamEnd { finished, bytes, before, after, scanner: Some(scanner), spool_error, buffer }
     }
 }

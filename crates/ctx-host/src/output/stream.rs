@@ -16,7 +16,6 @@ use super::background::LateOutput;
 use super::bulk_reader::{BulkEnd, BulkJob, BulkReader, READ_BYTES_MAX, REST_MAX, threads_gone};
 use super::markers::Scanner;
 use super::pipeline::{Intake, Pipeline, Storage, StreamEnd, StreamProgress};
-use super::spool_writer::SpoolWriter;
 use crate::frame::marker::Nonce;
 use crate::request::Progress;
 use crate::state::ShellState;
@@ -64,7 +63,7 @@ impl CommandStream {
         let (scanner, after) = (Scanner::new(nonce, stream), LateOutput::new(shared));
         let (redactor, shown) = output.steps();
         let intake = Intake { scanner, redactor, bytes: 0, before, after, stream, progress };
-        let storage = Storage { spool: SpoolWriter::new(stream, Arc::clone(shared)), shown };
+        let storage = Storage { stream, shared: Arc::clone(shared), shown, error: None };
         let processing = Processing::InPlace(Box::new(Pipeline { intake, storage }));
         CommandStream { progress: StreamProgress::default(), buffer, processing }
     }
@@ -119,7 +118,7 @@ impl CommandStream {
         let processing = std::mem::replace(&mut self.processing, Processing::Gone);
         self.processing = match (processing, std::mem::take(from)) {
             (Processing::InPlace(pipeline), Source::Pipe(pipe))
-                if let Some(permit) = pipeline.storage.spool.try_thread() =>
+                if let Ok(permit) = Arc::clone(&pipeline.storage.shared.threads).try_acquire_owned() =>
             {
                 let pipe = pipe.into_nonblocking_fd()?;
                 Processing::InThreads(BulkReader::start(BulkJob { pipe, pipeline }, permit))

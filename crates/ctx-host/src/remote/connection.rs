@@ -357,8 +357,6 @@ impl Connection for RemoteConnection {
         Some(Box::pin(async move { control.order(line) }))
     }
 
-    fn command_starts(&mut self) {}
-
     fn command_ended(&mut self) {
         let Some(link) = &self.link else { return };
         let (answer, asked) = oneshot::channel();
@@ -374,14 +372,6 @@ impl Connection for RemoteConnection {
 
     fn awaits_command(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.control.waits())
-    }
-
-    fn left_unread(&self) -> bool {
-        false
-    }
-
-    fn holds_much(&mut self) -> bool {
-        false
     }
 
     fn cwd(&self, said: &Path) -> PathBuf {
@@ -420,18 +410,6 @@ impl Connection for RemoteConnection {
 
     fn may_restart(&self) -> bool {
         self.link.as_ref().is_some_and(|link| !link.control.is_lost())
-    }
-
-    fn is_at_limit(&mut self) -> bool {
-        false
-    }
-
-    fn failure_hint(&self, _printed: &str) -> Option<String> {
-        None
-    }
-
-    fn frozen_for(&self) -> Duration {
-        Duration::ZERO
     }
 
     fn put(&self, bytes: Vec<u8>) -> BoxFuture<'static, Result<Scratch, ShellError>> {

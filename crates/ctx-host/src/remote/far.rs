@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::frame::exports::Export;
-use crate::frame::quote::quote;
+use crate::frame::quote::{quote, quote_bytes};
 
 /// What a channel runs: the login shell of the other side may be of any kind, and this means the same to all of them.
 pub(super) const INTERPRETER: &str = "exec sh -s";
@@ -244,16 +244,4 @@ pub(super) fn start(start: &Start<'_>) -> Vec<u8> {
     }
     script.extend(if *is_bash { &b" bash --norc --noprofile /dev/stdin\n"[..] } else { b" sh\n" });
     script
-}
-
-/// As one word of a POSIX shell; any byte but NUL.
-fn quote_bytes(script: &mut Vec<u8>, bytes: &[u8]) {
-    script.push(b'\'');
-    for byte in bytes {
-        match byte {
-            b'\'' => script.extend(b"'\\''"),
-            byte => script.push(*byte),
-        }
-    }
-    script.push(b'\'');
 }
