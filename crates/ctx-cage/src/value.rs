@@ -54,14 +54,6 @@ impl Cage {
             has_terminal: false,
         }
     }
-
-    /// Makes `.git` of the project read-only: its hooks and settings would run outside of the cage.
-    pub fn protect_git(&mut self, project: &Path) {
-        let git = project.join(".git");
-        if git.symlink_metadata().is_ok() {
-            self.mounts.push(Mount::ro(&git, Path::new(Cage::WORK).join(".git")));
-        }
-    }
 }
 
 /// A user of the host that is not root.

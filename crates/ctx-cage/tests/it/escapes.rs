@@ -72,7 +72,7 @@ fn nothing_is_written_outside_of_writable_mounts() {
 }
 
 #[test]
-fn git_s_directory_is_read_only_unless_asked_for() {
+fn git_s_directory_is_read_only_where_it_is_mounted_so() {
     let place = Place::new();
     std::fs::create_dir(place.path("project/.git")).unwrap();
     std::os::unix::fs::chown(place.path("project/.git"), Some(ANN), Some(ANN)).unwrap();
@@ -81,7 +81,7 @@ fn git_s_directory_is_read_only_unless_asked_for() {
         let write = "touch /work/.git/hook && echo written; rm -f /work/.git/hook; mv /work/.git /work/g || echo kept";
         let (_, said) = run(&cage, "touch /work/.git/hook && echo written; rm -f /work/.git/hook");
         assert_eq!(said, "written\n");
-        cage.protect_git(&place.project());
+        cage.mounts.push(Mount::ro(place.path("project/.git"), "/work/.git"));
         let (_, said) = run(&cage, write);
         assert!(
             said.contains("Read-only file system") && said.contains("kept") && !said.contains("written"),
@@ -243,7 +243,7 @@ fn roots_own_project_is_lent_to_a_cage_of_nobodys_and_nothing_else_of_roots_is()
     cage.mounts
         .retain(|mount| mount.access == Access::Link || mount.target != std::path::Path::new(Cage::WORK));
     cage.mounts.insert(0, Mount::rw(&project, Cage::WORK));
-    cage.protect_git(&project);
+    cage.mounts.push(Mount::ro(project.join(".git"), "/work/.git"));
     cage.mounts.push(Mount::ro(place.path("open"), "/seen"));
     let script = "cat private; echo made > made; mkdir -p a/b; stat -c %u private made a/b; \
                   touch .git/x || echo no; cat /seen/secret || echo no; cat other || echo no; grep Uid /proc/self/status";
