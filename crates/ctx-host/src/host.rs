@@ -3,10 +3,11 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ctx_cage::{Cage, CageError, Limit};
-use ctx_session::{Timestamp, Ulid};
+use ctx_session::Ulid;
+use ctx_snapshot::workspace::now;
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::Instant;
@@ -26,6 +27,7 @@ use super::local::scratch::{ScratchDir, private_dir};
 use super::local::{CAGE_PATH, LocalTransport};
 use super::log::{NoLog, ShellLog, ShellRecord};
 use super::output::bulk_reader::THREADS_MAX;
+use super::output::pages::is_zero;
 use super::output::spool::Spool;
 use super::registry::{Entry, Registry, Slot};
 use super::remote::{Destination, RemoteTransport, SshRequest};
@@ -72,11 +74,6 @@ pub struct ShellSummary {
     /// Commands that wait for their turn.
     #[serde(skip_serializing_if = "is_zero")]
     pub waiting: usize,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 /// What an interrupt met.
@@ -519,11 +516,6 @@ impl Inner {
         self.timeout(request.timeout)?;
         request.budget.as_ref().map(compile).transpose()
     }
-}
-
-fn now() -> Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    Timestamp::from_millis(u64::try_from(now).unwrap_or_default())
 }
 
 fn compile(budget: &Budget) -> Result<Plan, ShellError> {

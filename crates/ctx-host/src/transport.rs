@@ -38,17 +38,12 @@ pub struct Streams {
 }
 
 /// Where an interpreter's output comes from.
+#[derive(Default)]
 pub enum Source {
     /// A thread can read it without the runtime.
     Pipe(Receiver),
-    Other(Box<dyn AsyncRead + Send + Unpin>),
-}
-
-/// A source of nothing.
-impl Default for Source {
-    fn default() -> Source {
-        Source::Other(Box::new(tokio::io::empty()))
-    }
+    #[default]
+    Closed,
 }
 
 impl AsyncRead for Source {
@@ -59,7 +54,7 @@ impl AsyncRead for Source {
     ) -> Poll<std::io::Result<()>> {
         match self.get_mut() {
             Source::Pipe(pipe) => Pin::new(pipe).poll_read(cx, buf),
-            Source::Other(other) => Pin::new(other).poll_read(cx, buf),
+            Source::Closed => Poll::Ready(Ok(())),
         }
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! More is gathered than is shown, so that a secret that is found later on is found whole where the text is cut.
 
-#![expect(clippy::indexing_slicing, reason = "lengths are of the same slices")]
-
 /// How much of a text, from its beginning and from its end, goes into the log.
 const SHOWN_BYTES: usize = 4 << 10;
 /// What is looked at beyond that.

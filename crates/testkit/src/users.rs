@@ -1,4 +1,9 @@
 //! The same test as root and as a plain user, and a place with a project of the user's.
+#![expect(
+    clippy::unwrap_used,
+    clippy::new_without_default,
+    reason = "a test that cannot go on stops; a place is made on the disk"
+)]
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};

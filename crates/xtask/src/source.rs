@@ -46,7 +46,6 @@ const BANNED: &[Banned] = &[
         instead: "a `Clock` that is passed in",
         but: &[
             "ctx-engine/src/clock.rs",
-            "ctx-host/src/host.rs",
             "ctx-snapshot/src/workspace.rs",
             "crates/ctx/src/",
             "/benches/",

@@ -107,10 +107,18 @@ struct State {
 
 /// The program, where it is in this `PATH`.
 pub fn find_bwrap(path: &OsStr) -> Result<PathBuf, CageError> {
-    let is_program =
-        |path: &PathBuf| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-    let mut places = std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("bwrap"));
-    places.find(is_program).ok_or(CageError::NoBwrap)
+    find("bwrap", path).ok_or(CageError::NoBwrap)
+}
+
+/// A program's file in a search path; a name with a slash is the file itself.
+pub fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
+    let name = name.as_ref();
+    let executable =
+        |file: &PathBuf| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
+    if name.components().count() > 1 {
+        return Some(name.to_owned()).filter(executable);
+    }
+    std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)).find(executable)
 }
 
 impl RunningCage {

@@ -7,11 +7,11 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use ctx_cage::find;
 use rustix::process::Pid;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::process_tree::MarkPrefix;
-use super::program::find;
 
 /// The program of util-linux by which a shell lowers its own limit.
 pub(super) const PRLIMIT: &str = "prlimit";

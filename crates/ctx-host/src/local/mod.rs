@@ -35,7 +35,6 @@ pub use self::marking::processes_found_by;
 use self::marking::{Marking, PRLIMIT};
 use self::process_tree::{Clock, Mark, MarkPrefix, Moment, ProcessTree};
 use self::procfs::DataPages;
-pub(super) use self::program::find;
 use self::program::{Program, in_own_session};
 use self::scratch::{Scratch, ScratchDir};
 use super::error::ShellError;
@@ -44,6 +43,7 @@ use super::frame::stop::STOP_SIGNAL;
 use super::frame::{Dialect, Pipes};
 use super::transport::Stream;
 use super::transport::{BoxFuture, Connection, Force, Source, StartPlace, Streams, Transport};
+use ctx_cage::find;
 use ctx_cage::rights::Rights;
 
 /// How long the processes of a destroyed shell may take to vanish after KILL.

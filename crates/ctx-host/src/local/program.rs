@@ -5,6 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use ctx_cage::find;
+
 use super::super::error::ShellError;
 use super::super::frame::Dialect;
 
@@ -49,17 +51,6 @@ pub(super) fn in_own_session(setsid: Option<&Path>, words: Vec<OsString>) -> Com
         command.process_group(0);
     }
     command
-}
-
-/// A program's file in a search path; a name with a slash is the file itself.
-pub(crate) fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
-    let name = name.as_ref();
-    let executable =
-        |file: &PathBuf| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
-    if name.components().count() > 1 {
-        return Some(name.to_owned()).filter(executable);
-    }
-    std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)).find(executable)
 }
 
 /// Whether a program is bash, under whatever name: on some systems `sh` is. Other names are asked.

@@ -31,8 +31,8 @@ use self::ssh::{Machine, Resolved};
 use super::config::HostConfig;
 use super::error::ShellError;
 use super::local::caged::CageSlot;
-use super::local::find;
 use super::transport::{Connection, Transport};
+use ctx_cage::find;
 use ctx_cage::rights::Rights;
 
 /// How often the two sides look for signs of life.
