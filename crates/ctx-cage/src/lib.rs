@@ -21,6 +21,6 @@ pub use limits::cgroups::{parent_of, sweep};
 pub use limits::{Base, CgroupPlan, Freezing, Means, Version};
 pub use parse::{parse_mount, parse_size, parse_time};
 pub use running::seccomp::filters;
-pub use running::{Ended, Io, RunningCage, find, find_bwrap};
-pub use system::{Toolchains, system_mounts};
+pub use running::{Ended, Io, RunningCage};
+pub use system::{Toolchains, find, find_bwrap, system_mounts};
 pub use value::{Access, Cage, Limit, Limits, Mount, Net, Owner};

@@ -1,8 +1,10 @@
 //! What a cage shows of the host so that things run and build in it: the system, and the user's toolchains. All of it
-//! is read-only, and none of it has credentials.
+//! is read-only, and none of it has credentials. And where a program of the host is.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use super::error::CageError;
 use super::value::{Access, Cage, Mount, Net};
 
 /// Top-level directories of programs and libraries. On most systems all but the first are links into it.
@@ -124,4 +126,20 @@ fn newest_node(nvm: &Path) -> Option<String> {
             name.trim_start_matches('v').split('.').map(|number| number.parse::<u64>().unwrap_or(0));
         numbers.collect::<Vec<_>>()
     })
+}
+
+/// The program, where it is in this `PATH`.
+pub fn find_bwrap(path: &OsStr) -> Result<PathBuf, CageError> {
+    find("bwrap", path).ok_or(CageError::NoBwrap)
+}
+
+/// A program's file in a search path; a name with a slash is the file itself.
+pub fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
+    let name = name.as_ref();
+    let executable =
+        |file: &PathBuf| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
+    if name.components().count() > 1 {
+        return Some(name.to_owned()).filter(executable);
+    }
+    std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)).find(executable)
 }

@@ -13,12 +13,12 @@ mod said;
 pub mod seccomp;
 mod sources;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -103,22 +103,6 @@ struct State {
     /// The limit that it was killed for.
     limit: Option<Limit>,
     ended: Option<Ended>,
-}
-
-/// The program, where it is in this `PATH`.
-pub fn find_bwrap(path: &OsStr) -> Result<PathBuf, CageError> {
-    find("bwrap", path).ok_or(CageError::NoBwrap)
-}
-
-/// A program's file in a search path; a name with a slash is the file itself.
-pub fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
-    let name = name.as_ref();
-    let executable =
-        |file: &PathBuf| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
-    if name.components().count() > 1 {
-        return Some(name.to_owned()).filter(executable);
-    }
-    std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)).find(executable)
 }
 
 impl RunningCage {
