@@ -147,7 +147,7 @@ class Bash:
 
 
 class FramedBash(Bash):
-    """A bare bash with the frame that `ctx mcp` sends it (crates/ctx-host/src/shell/frame/bash.rs), word for word, for commands
+    """A bare bash with the frame that `ctx mcp` sends it (crates/ctx-host/src/frame/bash.rs), word for word, for commands
     without special characters. Its client waits for what ours waits for: the end marker, the exit code, the cwd, and that
     the shell has its streams back."""
 

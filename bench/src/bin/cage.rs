@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctx_bench::{millis, percentile, row};
-use ctx_host::cage::{Cage, Io, Means, Net, Owner, RunningCage, Toolchains, find_bwrap, system_mounts};
-use ctx_host::shell::{CageSetup, CreateRequest, ExecRequest, HostConfig, NoLog, RunAs, ShellHost};
+use ctx_cage::{Cage, Io, Means, Net, Owner, RunningCage, Toolchains, find_bwrap, system_mounts};
+use ctx_host::{CageSetup, CreateRequest, ExecRequest, HostConfig, NoLog, RunAs, ShellHost};
 
 const STARTS: usize = 40;
 const COMMANDS: usize = 500;
@@ -53,7 +53,7 @@ impl Bench {
 
     /// Bare `bwrap` with the same mounts and namespaces.
     fn bare(&self) -> Command {
-        let mut line = ctx_host::cage::command_line(&self.cage, &[], &["true".into()]);
+        let mut line = ctx_cage::command_line(&self.cage, &[], &["true".into()]);
         let mut args: Vec<OsString> = Vec::new();
         let mut words = line.args.drain(..).peekable();
         while let Some(word) = words.next() {
@@ -128,7 +128,7 @@ impl Bench {
 
     async fn shell(&self, dir: &Path, is_caged: bool) -> (ShellHost, String) {
         let mut config = HostConfig::from_process(dir.join("spool"), "bench");
-        let rights = ctx_host::rights::Rights::of(OWNER.uid()).expect("root");
+        let rights = ctx_cage::rights::Rights::of(OWNER.uid()).expect("root");
         let scratch_dir = dir.join("scratch");
         config.run_as = Some(RunAs { uid: OWNER.uid(), gid: OWNER.gid(), rights, scratch_dir });
         config.env =

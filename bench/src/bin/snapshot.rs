@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ctx_bench::row;
-use ctx_host::rights::Rights;
-use ctx_host::snapshot::workspace::Ask;
-use ctx_host::snapshot::{Limits, Reason, Snapshots, Workspace};
+use ctx_cage::rights::Rights;
+use ctx_snapshot::workspace::Ask;
+use ctx_snapshot::{Limits, Reason, Snapshots, Workspace};
 
 /// A file that changed so shortly before it is read again the next time.
 const SETTLED: Duration = Duration::from_millis(2_100);

@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ctx_host::cage::{self, Cage, CageError, Net, Owner, Toolchains, system_mounts};
-use ctx_host::rights::{self, Rights};
+use ctx_cage::rights::{self, Rights};
+use ctx_cage::{Cage, CageError, Net, Owner, Toolchains, system_mounts};
 use ctx_session::{Code, Name, Refusal};
 use rustix::process::geteuid;
 
@@ -21,12 +21,12 @@ pub struct Ground {
     /// As whom its processes run.
     pub owner: Owner,
     /// What the agent sees of the machine's files, its project among them.
-    pub mounts: Vec<cage::Mount>,
+    pub mounts: Vec<ctx_cage::Mount>,
     /// The home that the agent keeps; None: one in memory.
     pub home: Option<PathBuf>,
-    pub system: Vec<cage::Mount>,
+    pub system: Vec<ctx_cage::Mount>,
     /// The same for a cage with a network.
-    pub system_net: Vec<cage::Mount>,
+    pub system_net: Vec<ctx_cage::Mount>,
     pub toolchains: Toolchains,
     /// `.git` of the project.
     pub git: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl Ground {
         let lends = whose.uid == 0 && owner == Owner::NOBODY && geteuid().is_root();
         let can_lend = |path: &Path| lends && path.is_dir();
         let toolchains = Toolchains::find(whose.user_home, |path| can_lend(path) || can_read(path));
-        let of_toolchains = toolchains.mounts.iter().filter(|mount| mount.access != cage::Access::Link);
+        let of_toolchains = toolchains.mounts.iter().filter(|mount| mount.access != ctx_cage::Access::Link);
         let lent =
             whose.mounts.iter().map(|mount| &mount.source).chain(of_toolchains.map(|mount| &mount.source));
         let lent = lent.filter(|source| can_lend(source)).cloned().collect();
@@ -91,13 +91,13 @@ impl Ground {
             Net::Host => self.system_net.iter().cloned(),
         });
         if let Some(home) = &self.home {
-            made.mounts.push(cage::Mount::rw(home, Cage::HOME));
+            made.mounts.push(ctx_cage::Mount::rw(home, Cage::HOME));
         }
         self.toolchains.add_to(&mut made);
         let git = wishes.iter().rev().find_map(|wish| wish.git).unwrap_or(Git::Ro);
         if let Some(path) = self.git.as_ref().filter(|_| git == Git::Ro) {
             // Its hooks and settings would run outside of the cage.
-            made.mounts.push(cage::Mount::ro(path, Path::new(WORK).join(".git")));
+            made.mounts.push(ctx_cage::Mount::ro(path, Path::new(WORK).join(".git")));
         }
         made.limits.memory_bytes = last(|wish| wish.memory_bytes).unwrap_or(made.limits.memory_bytes);
         made.limits.tmp_bytes = last(|wish| wish.tmp_bytes).unwrap_or(made.limits.tmp_bytes);
@@ -131,7 +131,7 @@ fn in_words(made: &Cage, ground: &Ground) -> String {
     let mounts = made.mounts.iter().filter(|mount| !usual.iter().any(|usual| usual.contains(mount)));
     let mounts: Vec<String> = mounts
         .map(|mount| {
-            let access = if mount.access == cage::Access::Rw { "rw" } else { "ro" };
+            let access = if mount.access == ctx_cage::Access::Rw { "rw" } else { "ro" };
             format!("{}:{}:{access}", mount.source.display(), mount.target.display())
         })
         .collect();
@@ -256,10 +256,10 @@ fn not_trusted(project: &Name) -> Refusal {
     Refusal::new(Code::Eacces, message)
 }
 
-fn as_it_is(mount: &Mount) -> cage::Mount {
+fn as_it_is(mount: &Mount) -> ctx_cage::Mount {
     match mount.access {
-        Access::ReadOnly => cage::Mount::ro(&mount.source, &mount.target),
-        Access::ReadWrite => cage::Mount::rw(&mount.source, &mount.target),
+        Access::ReadOnly => ctx_cage::Mount::ro(&mount.source, &mount.target),
+        Access::ReadWrite => ctx_cage::Mount::rw(&mount.source, &mount.target),
     }
 }
 

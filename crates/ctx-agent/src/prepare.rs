@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctx_host::cage;
-use ctx_host::rights::Rights;
+use ctx_cage::rights::Rights;
 use ctx_session::command::{RunContext, RunWishes};
 use ctx_session::conversation::Role;
 use ctx_session::port::{Instructions, Recorded};
@@ -375,7 +374,7 @@ fn cages_of(description: &Description, ask: &Ask<'_>, has_own_tools: bool) -> Ca
         env: description.env.iter().cloned().collect(),
         path: own_path.filter_map(|path| path.to_str().map(str::to_owned)).collect(),
         mounts: match has_own_tools {
-            true => vec![cage::Mount::ro(own::dir_of(ask.root, ask.owner), own::IN_CAGE)],
+            true => vec![ctx_cage::Mount::ro(own::dir_of(ask.root, ask.owner), own::IN_CAGE)],
             false => Vec::new(),
         },
         ..Wishes::default()

@@ -1,11 +1,11 @@
 //! Taking secrets out of what tools are given and give, before it is stored, shown or sent to a model.
 //!
-//! The rules are those of shells (`ctx_host::shell::text::redact`). What a file says is never changed by them.
+//! The rules are those of shells (`ctx_text::redact`). What a file says is never changed by them.
 
 use std::fmt;
 use std::sync::Arc;
 
-use ctx_host::shell::text::redact::{Redactor, Secrets};
+use ctx_text::redact::{Redactor, Secrets};
 use serde_json::Value;
 
 /// How one agent's tools redact.

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctx_host::rights::Rights;
-use ctx_host::snapshot::runs::{Place, RunFiles, Touch};
+use ctx_cage::rights::Rights;
 use ctx_session::record::Workspace;
 use ctx_session::{RunId, SessionId};
+use ctx_snapshot::runs::{Place, RunFiles, Touch};
 
 use crate::project::WORK;
 

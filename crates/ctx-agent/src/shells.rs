@@ -2,7 +2,7 @@
 //! machine that a project file lists, over the ssh of the session's owner.
 //!
 //! A shell is made when it is first used and lives between runs; one that is idle for long is closed by its host. What a
-//! shell is, is the business of [`ctx_host::shell`]; which cage it has is decided when a run is prepared.
+//! shell is, is the business of [`ctx_host`]; which cage it has is decided when a run is prepared.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::DirBuilderExt;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ctx_host::cage::{Cage, CageError, Limit, Means, Owner, find_bwrap};
-use ctx_host::rights::{self, Rights};
-use ctx_host::shell::text::policy::Policy;
-use ctx_host::shell::{
+use ctx_cage::rights::{self, Rights};
+use ctx_cage::{Cage, CageError, Limit, Means, Owner, find_bwrap};
+use ctx_host::{
     CageSetup, CreateRequest, Destination, ExecRequest, ExecResult, HostConfig, Interrupted, NoLog,
     OutputRequest, Page, RemoteConfig, RunAs, ShellError, ShellHost, ShellLimits, SshRequest,
 };
 use ctx_session::{Name, Refusal, SessionId, Ulid};
+use ctx_text::policy::Policy;
 use rustix::process::geteuid;
 
 use crate::cage::make_home;

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use ctx_host::rights::{Rights, RightsError};
+use ctx_cage::rights::{Rights, RightsError};
 use ctx_session::{Code, Refusal};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ctx_doors::mcp::{ServerName, serve_stdio};
-use ctx_host::shell::{HostConfig, NoLog};
+use ctx_host::{HostConfig, NoLog};
 
 fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

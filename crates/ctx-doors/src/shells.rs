@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ctx_host::shell::{ShellError, ShellHost, ShellSummary};
+use ctx_host::{ShellError, ShellHost, ShellSummary};
 use ctx_session::{Code, Refusal, Ulid};
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;

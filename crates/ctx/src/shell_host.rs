@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ctx_doors::mcp::ServerName;
-use ctx_host::shell::text::policy::Policy;
-use ctx_host::shell::{HostConfig, RemoteConfig};
+use ctx_host::{HostConfig, RemoteConfig};
 use ctx_session::Code;
+use ctx_text::policy::Policy;
 
 use crate::config::{FirstUse, Shells};
 use crate::failure::Failure;

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ctx_host::shell::{LogError, ShellLog, ShellRecord};
+use ctx_host::{LogError, ShellLog, ShellRecord};
 use ctx_journal::{Damage, DamageKind, Entry, FileJournal, Journal, JournalError, LogPath, LogWriter, Owner};
 use ctx_session::{Code, Timestamp, Ulid};
 

@@ -1,6 +1,6 @@
 //! A shell's log as a person reads it: commands, what they printed, and how they ended.
 
-use ctx_host::shell::{ShellRecord, StopReason};
+use ctx_host::{ShellRecord, StopReason};
 use ctx_journal::Entry;
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ctx_host::shell::SnapshotSetup;
-use ctx_host::snapshot::restore::Pending;
-use ctx_host::snapshot::{Limits, Snapshots};
+use ctx_host::SnapshotSetup;
+use ctx_snapshot::restore::Pending;
+use ctx_snapshot::{Limits, Snapshots};
 
 use crate::config::{Shells, SnapshotsConfig};
 use crate::root::Root;

@@ -15,6 +15,8 @@ pub mod models;
 mod place;
 mod pty;
 mod small_disk;
+pub mod tokens;
+pub mod users;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

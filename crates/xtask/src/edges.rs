@@ -24,13 +24,25 @@ pub const RULES: &[Rule] = &[
     Rule { name: "ctx-journal", may_use: &["ctx-session"], must_not_know: ASYNC_AND_HTTP },
     Rule { name: "ctx-views", may_use: &["ctx-session", "ctx-journal"], must_not_know: ASYNC_AND_HTTP },
     Rule {
-        name: "ctx-host",
-        may_use: &["ctx-session"],
+        name: "ctx-text",
+        may_use: &[],
+        must_not_know: &["tokio", "rustix", "nix", "libc", "rand", "axum", "rusqlite", "tracing"],
+    },
+    Rule { name: "ctx-cage", may_use: &["ctx-session"], must_not_know: ASYNC_AND_HTTP },
+    Rule { name: "ctx-snapshot", may_use: &["ctx-session", "ctx-cage"], must_not_know: ASYNC_AND_HTTP },
+    Rule {
+        name: "ctx-terminal",
+        may_use: &["ctx-session", "ctx-text", "ctx-cage"],
         must_not_know: &["axum", "hyper", "rmcp", "rusqlite"],
     },
     Rule {
+        name: "ctx-host",
+        may_use: &["ctx-session", "ctx-text", "ctx-cage", "ctx-snapshot"],
+        must_not_know: &["axum", "hyper", "rmcp", "rusqlite", "seccompiler"],
+    },
+    Rule {
         name: "ctx-agent",
-        may_use: &["ctx-session", "ctx-host"],
+        may_use: &["ctx-session", "ctx-text", "ctx-cage", "ctx-snapshot", "ctx-terminal", "ctx-host"],
         // It is a client of MCP servers.
         must_not_know: &["axum", "rusqlite"],
     },
@@ -43,7 +55,15 @@ pub const RULES: &[Rule] = &[
     Rule { name: "ctx-api", may_use: &["ctx-session"], must_not_know: ASYNC },
     Rule {
         name: "ctx-doors",
-        may_use: &["ctx-session", "ctx-engine", "ctx-api", "ctx-host"],
+        may_use: &[
+            "ctx-session",
+            "ctx-engine",
+            "ctx-api",
+            "ctx-text",
+            "ctx-snapshot",
+            "ctx-terminal",
+            "ctx-host",
+        ],
         must_not_know: &["rusqlite"],
     },
     Rule {
@@ -52,6 +72,10 @@ pub const RULES: &[Rule] = &[
             "ctx-session",
             "ctx-journal",
             "ctx-views",
+            "ctx-text",
+            "ctx-cage",
+            "ctx-snapshot",
+            "ctx-terminal",
             "ctx-host",
             "ctx-agent",
             "ctx-engine",

@@ -46,8 +46,7 @@ const BANNED: &[Banned] = &[
         instead: "a `Clock` that is passed in",
         but: &[
             "ctx-engine/src/clock.rs",
-            "ctx-host/src/shell/host.rs",
-            "ctx-host/src/snapshot/workspace.rs",
+            "ctx-snapshot/src/workspace.rs",
             "crates/ctx/src/",
             "/benches/",
             "/examples/",

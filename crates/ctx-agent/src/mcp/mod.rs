@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ctx_host::cage::Cage;
+use ctx_cage::Cage;
 use ctx_session::{Code, Name, Refusal, RunId, SessionId};
 use futures_util::future::join_all;
 use serde_json::{Map, Value};

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use ctx_host::cage::{Cage, Io, RunningCage, find_bwrap};
+use ctx_cage::{Cage, Io, RunningCage, find_bwrap};
 use ctx_session::{Code, Name, Refusal};
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::RoleClient;

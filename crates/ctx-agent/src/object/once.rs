@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ctx_host::rights::Rights;
+use ctx_cage::rights::Rights;
 use ctx_session::{Code, Limits, Refusal, SessionId, Ulid};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ctx_host::cage::{Net, parse_mount};
+use ctx_cage::{Net, parse_mount};
 
 use super::read::Complaints;
 use super::spec::{Cage, Git};

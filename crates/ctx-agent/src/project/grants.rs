@@ -7,7 +7,7 @@
 use ctx_session::project::{Compaction, Delegate};
 use ctx_session::record::Redact;
 
-use ctx_host::cage::Net;
+use ctx_cage::Net;
 
 use super::spec::{Cage, Git, Given, Host, McpServer, Plays, Primary, ProjectSpec, Subagent};
 
@@ -85,8 +85,7 @@ fn cage_grant(cage: &Cage) -> Option<String> {
     parts.extend(walltime_ms.map(|ms| format!("{ms} ms of time")));
     parts.extend(processes.map(|count| format!("{count} processes")));
     parts.extend(tmp_bytes.map(|bytes| format!("{bytes} bytes of /tmp")));
-    let shown =
-        |mount: &ctx_host::cage::Mount| format!("{} at {}", mount.source.display(), mount.target.display());
+    let shown = |mount: &ctx_cage::Mount| format!("{} at {}", mount.source.display(), mount.target.display());
     parts.extend(mounts.iter().map(|mount| format!("the files of {}", shown(mount))));
     parts.extend(path.iter().map(|dir| format!("programs of {dir} before others")));
     parts.extend(env.iter().map(|(name, value)| format!("{name}={value}")));

@@ -16,7 +16,7 @@ mod spec;
 pub mod template;
 mod yaml;
 
-pub use ctx_host::cage::Net;
+pub use ctx_cage::Net;
 pub use files::{Found, Looked, Snapshot, Trust, in_order, looked_like, read_project};
 pub use grants::grants;
 pub use mcp::read_mcp;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ctx_host::cage::{Mount, Net};
-use ctx_host::shell::SshRequest;
+use ctx_cage::{Mount, Net};
+use ctx_host::SshRequest;
 use ctx_session::Name;
 use ctx_session::project::Compaction;
 use ctx_session::record::Redact;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use ctx_host::cage::Cage;
+use ctx_cage::Cage;
 use ctx_session::command::{Outcome, Progress};
 use ctx_session::conversation::{Message, Part};
 use ctx_session::model_name::in_api;

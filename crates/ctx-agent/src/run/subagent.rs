@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ctx_host::cage::Limit;
+use ctx_cage::Limit;
 use ctx_session::command::{Exit, Outcome, Progress, Spawn};
 use ctx_session::port::{Reaped, RunPort, Stopped};
 use ctx_session::record::{ExitCause, Failure};

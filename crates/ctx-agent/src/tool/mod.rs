@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ctx_host::terminal::Terminals;
 pub use ctx_session::issue::IssueAct;
 use ctx_session::port::{OpenTerminal, TerminalStart};
 use ctx_session::record::{Approvals, ToolSummary};
 use ctx_session::subagent::PRIMARYS_ALONE;
 use ctx_session::{Code, Limits, Name, SessionId, Timestamp, Ulid};
+use ctx_terminal::Terminals;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctx_host::rights::Rights;
-use ctx_host::shell::ExecRequest;
+use ctx_cage::rights::Rights;
+use ctx_host::ExecRequest;
 use ctx_session::{Code, Name};
 use serde_json::{Value, json};
 

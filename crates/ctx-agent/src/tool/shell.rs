@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_host::shell::text::budget::Budget;
-use ctx_host::shell::{ExecRequest, ExecResult, Output as Stream, OutputRequest};
+use ctx_host::{ExecRequest, ExecResult, Output as Stream, OutputRequest};
 use ctx_session::record::ToolSummary;
 use ctx_session::{Code, Name, Refusal};
+use ctx_text::budget::Budget;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

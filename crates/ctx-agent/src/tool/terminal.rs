@@ -6,12 +6,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ctx_host::terminal::{
-    self, NewTerminal, OfSession, Size, State, Terminal, TerminalError, Terminals, typed,
-};
 use ctx_session::port::{OpenTerminal, TerminalStart};
 use ctx_session::record::ToolSummary;
 use ctx_session::{Code, Refusal, SessionId, Timestamp};
+use ctx_terminal::{NewTerminal, OfSession, Size, State, Terminal, TerminalError, Terminals, Waiting, typed};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -221,8 +219,8 @@ fn state(terminal: &Terminal) -> String {
     match (terminal.state, exit_code, terminal.status.as_ref().and_then(|status| status.waiting)) {
         (State::Closed, Some(code), _) => format!("exited with code {code}"),
         (State::Closed, None, _) => "closed".to_owned(),
-        (_, _, Some(terminal::Waiting::Bell)) => "it rings".to_owned(),
-        (_, _, Some(terminal::Waiting::Input)) => "silent; it may wait for input".to_owned(),
+        (_, _, Some(Waiting::Bell)) => "it rings".to_owned(),
+        (_, _, Some(Waiting::Input)) => "silent; it may wait for input".to_owned(),
         (_, _, None) => "busy".to_owned(),
     }
 }

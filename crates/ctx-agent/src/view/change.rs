@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use ctx_host::rights::RightsError;
+use ctx_cage::rights::RightsError;
 use ctx_session::Code;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;

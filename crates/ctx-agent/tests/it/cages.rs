@@ -6,8 +6,8 @@ use std::time::Duration;
 use ctx_agent::cage::Ground;
 use ctx_agent::project::{Cage as Wishes, Git};
 use ctx_agent::{Ask, CageAsk, prepare};
-use ctx_host::cage::{Access, Mount, Net, Owner, Toolchains};
-use ctx_host::rights::Rights;
+use ctx_cage::rights::Rights;
+use ctx_cage::{Access, Mount, Net, Owner, Toolchains};
 use ctx_session::{Code, Name};
 
 use crate::support::{Root, usual_cage};

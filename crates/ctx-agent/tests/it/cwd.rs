@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ctx_agent::control::mount::{Access, Links, Mount};
 use ctx_agent::view::{View, resolve_cwd};
-use ctx_host::rights::Rights;
+use ctx_cage::rights::Rights;
 
 /// A machine with a root for the agent, two mounts, and things outside of both.
 fn machine(dir: &Path) -> View {

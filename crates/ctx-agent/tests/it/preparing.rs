@@ -3,7 +3,7 @@
 use ctx_agent::control::mount::{Access, Links};
 use ctx_agent::project::{Snapshot, Trust, read_project};
 use ctx_agent::{Ask, Place, Prepared, prepare, sha256_hex};
-use ctx_host::rights::Rights;
+use ctx_cage::rights::Rights;
 use ctx_session::record::Workspace;
 use ctx_session::{Name, Refusal, Timestamp};
 use expect_test::expect;

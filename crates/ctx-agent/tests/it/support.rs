@@ -9,7 +9,7 @@ use ctx_agent::{
     Ask, CageAsk, CageRules, Guard, Guarded, Job, JobKind, Models, Place, Prepared, Services, prepare,
     prepare_root, sha256_hex,
 };
-use ctx_host::rights::Rights;
+use ctx_cage::rights::Rights;
 use ctx_session::command::{
     ApprovalAsk, Approved, Exit, FinishedTool, Outcome, Progress, Spawn, StartedTool,
 };

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use ctx_api::http::{ImportBatch, ImportDone, ImportUndone, ImportedSession, KeptSession, List};
 use ctx_engine::NewImport;
-use ctx_host::shell::text::redact::{Redactor, Secrets};
 use ctx_session::record::{Decoded, ToolBody};
 use ctx_session::{Body, Code, Name, Refusal, Timestamp};
+use ctx_text::redact::{Redactor, Secrets};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

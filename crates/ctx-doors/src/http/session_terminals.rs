@@ -26,7 +26,7 @@ async fn find(
     owner: u32,
     session: SessionId,
     pid: String,
-) -> Answer<ctx_host::terminal::Terminal> {
+) -> Answer<ctx_terminal::Terminal> {
     let missing = Refusal::new(Code::Enoent, format!("this session has no terminal `{pid}`"));
     let found = ask(api, caller, move |terminals| terminals.find(owner, &pid)).await?;
     if found.about.session == Some(session) { Ok(found) } else { Err(missing.into()) }
@@ -44,7 +44,7 @@ pub(super) async fn list(
     let id = session_id(&id)?;
     let owner = owner_of(&api, caller, id)?;
     let found = ask(&api, caller, move |terminals| terminals.of_session(owner, id)).await?;
-    let wanted = found.iter().filter(|one| query.all || one.state != ctx_host::terminal::State::Closed);
+    let wanted = found.iter().filter(|one| query.all || one.state != ctx_terminal::State::Closed);
     Ok(Json(List { items: wanted.map(shown_terminal).collect(), next: None }))
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn open(
     let id = session_id(&id)?;
     let owner = owner_of(&api, caller, id)?;
     let size = size_of(new.cols, new.rows)?;
-    let wanted = ctx_host::terminal::NewTerminal {
+    let wanted = ctx_terminal::NewTerminal {
         name: new.name.clone(),
         command: new.command.clone(),
         cwd: None,

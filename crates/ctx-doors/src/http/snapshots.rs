@@ -5,8 +5,8 @@ use axum::extract::State;
 use ctx_api::http::{
     FilesBack, KeptFile, List, PruneSnapshots, Snapshot, SnapshotFile, SnapshotFiles, SnapshotsPruned, Undo,
 };
-use ctx_host::snapshot::{Info, Node, Reason, SnapshotError, Snapshots, Workspace};
 use ctx_session::{Code, Refusal, SessionId, Ulid};
+use ctx_snapshot::{Info, Node, Reason, SnapshotError, Snapshots, Workspace};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -46,7 +46,7 @@ fn path_of(workspace: &Workspace) -> String {
 
 /// The files of a snapshot.
 pub fn show(all: &Snapshots, uid: Option<u32>, id: Ulid) -> Result<SnapshotFiles, SnapshotError> {
-    use ctx_host::snapshot::tree::shown;
+    use ctx_snapshot::tree::shown;
     let (workspace, info) = all.find(uid, id)?;
     let tree = workspace.tree(&info)?;
     let file = |(path, node): (&Vec<u8>, &Node)| {

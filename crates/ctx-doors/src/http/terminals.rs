@@ -7,8 +7,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, NewTerminal, Terminal, TerminalCursor, TerminalInput, TerminalScreen};
 use ctx_engine::{Caller, Clock, SystemClock};
-use ctx_host::terminal::{self, Size, TerminalError, Terminals, typed};
 use ctx_session::{Code, Refusal};
+use ctx_terminal::{Size, TerminalError, Terminals, typed};
 use futures_util::stream;
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -43,7 +43,7 @@ fn word(value: impl serde::Serialize) -> Option<String> {
 }
 
 /// A terminal as the API shows it.
-pub fn shown_terminal(terminal: &terminal::Terminal) -> Terminal {
+pub fn shown_terminal(terminal: &ctx_terminal::Terminal) -> Terminal {
     let (status, end) = (terminal.status.as_ref(), terminal.end.as_ref());
     let size = status.map(|status| status.size);
     let screen = end.map(|end| Size { cols: end.screen.cols, rows: end.screen.rows });
@@ -116,7 +116,7 @@ pub(super) async fn list(
     Asked(query): Asked<TerminalsQuery>,
 ) -> Answer<Json<List<Terminal>>> {
     let found = ask(&api, caller, move |terminals| terminals.list(caller.uid)).await?;
-    let wanted = found.iter().filter(|one| query.all || one.state != terminal::State::Closed);
+    let wanted = found.iter().filter(|one| query.all || one.state != ctx_terminal::State::Closed);
     Ok(Json(List { items: wanted.map(shown_terminal).collect(), next: None }))
 }
 
@@ -129,7 +129,7 @@ pub(super) async fn open(
     Given(new): Given<NewTerminal>,
 ) -> Answer<(StatusCode, Json<Terminal>)> {
     let size = size_of(new.cols, new.rows)?;
-    let new = terminal::NewTerminal {
+    let new = ctx_terminal::NewTerminal {
         name: new.name,
         command: new.command,
         cwd: new.cwd.map(Into::into),
@@ -178,7 +178,7 @@ pub(super) async fn screen(
         let found = terminals.find(caller.uid, &id)?;
         terminals.screen(caller.uid, &found)
     });
-    let terminal::Screen { cols, rows, text, cursor, title, alternate } = screen.await?;
+    let ctx_terminal::Screen { cols, rows, text, cursor, title, alternate } = screen.await?;
     let cursor = TerminalCursor { row: cursor.row, col: cursor.col, visible: cursor.visible };
     Ok(Json(TerminalScreen { text, cols, rows, cursor, title, alternate }))
 }
@@ -264,16 +264,16 @@ pub(super) async fn transcript_of(
         let _seat = seat;
         let mut out = Pieces { pieces: pieces.clone(), piece: Vec::new() };
         let made = match (query.q, query.format) {
-            (Some(wanted), _) => terminal::search(chunks, &wanted, FOUND_MAX).and_then(|found| {
+            (Some(wanted), _) => ctx_terminal::search(chunks, &wanted, FOUND_MAX).and_then(|found| {
                 found.iter().try_for_each(|line| {
                     let text = serde_json::to_string(line)?;
                     std::io::Write::write_all(&mut out, format!("{text}\n").as_bytes())
                 })
             }),
-            (None, TranscriptFormat::Text) => terminal::text(chunks, &mut out),
-            (None, TranscriptFormat::Raw) => terminal::raw(chunks, &mut out),
+            (None, TranscriptFormat::Text) => ctx_terminal::text(chunks, &mut out),
+            (None, TranscriptFormat::Raw) => ctx_terminal::raw(chunks, &mut out),
             (None, TranscriptFormat::Asciicast) => {
-                terminal::asciicast(chunks, about.created_at, &about.command, &mut out)
+                ctx_terminal::asciicast(chunks, about.created_at, &about.command, &mut out)
             }
         };
         if let Err(error) = made.and_then(|()| std::io::Write::flush(&mut out)) {

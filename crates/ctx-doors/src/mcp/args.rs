@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use ctx_host::shell::text::budget::{Budget, Grep, Keep, KeepMode};
-use ctx_host::shell::{CreateRequest, DestinationArgs, ExecRequest, Output, OutputRequest, ShellError};
+use ctx_host::{CreateRequest, DestinationArgs, ExecRequest, Output, OutputRequest, ShellError};
+use ctx_text::budget::{Budget, Grep, Keep, KeepMode};
 use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
 

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{ExecRequest, ExecResult, Progress, ShellHost};
+use ctx_host::{ExecRequest, ExecResult, Progress, ShellHost};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};

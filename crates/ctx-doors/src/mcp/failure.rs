@@ -1,6 +1,6 @@
 //! Why a tool call has no result, and how its caller is told.
 
-use ctx_host::shell::{ShellError, ShellHost};
+use ctx_host::{ShellError, ShellHost};
 use rmcp::model::{CallToolResult, ContentBlock};
 
 use super::parse::BadArguments;

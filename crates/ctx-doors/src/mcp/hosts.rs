@@ -286,7 +286,7 @@ extensions:
 
     #[test]
     fn a_host_waits_longer_than_any_command_may_run() {
-        let longest = ctx_host::shell::ShellLimits::default().timeout_max.as_secs();
+        let longest = ctx_host::ShellLimits::default().timeout_max.as_secs();
         assert!(u64::from(WAIT_SECS) >= longest + 30, "{WAIT_SECS} and {longest}");
     }
 

@@ -1,6 +1,6 @@
 //! `session_output`: a page of an earlier command's output, read in its turn and only while somebody waits for it.
 
-use ctx_host::shell::{OutputRequest, Page};
+use ctx_host::{OutputRequest, Page};
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;

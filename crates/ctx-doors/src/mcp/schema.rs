@@ -363,9 +363,9 @@ fn words_of(choice: &[Value]) -> Option<Vec<Value>> {
 mod tests {
     use super::super::args::PAGE_BYTES_MAX;
     use super::*;
-    use ctx_host::shell::ShellLimits;
-    use ctx_host::shell::text::budget::CONTEXT_MAX;
-    use ctx_host::shell::text::pattern::PATTERN_BYTES_MAX;
+    use ctx_host::ShellLimits;
+    use ctx_text::budget::CONTEXT_MAX;
+    use ctx_text::pattern::PATTERN_BYTES_MAX;
 
     #[test]
     fn every_tool_has_both_schemas_and_names_what_it_knows() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_host::shell::{HostConfig, ShellError, ShellHost, ShellLog};
+use ctx_host::{HostConfig, ShellError, ShellHost, ShellLog};
 use rmcp::ServiceExt;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::signal::unix::{SignalKind, signal};

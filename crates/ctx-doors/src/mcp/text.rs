@@ -2,7 +2,7 @@
 //!
 //! The structured content says all of it; the text leaves out what is as it usually is.
 
-use ctx_host::shell::text::budget::shortened;
+use ctx_text::budget::shortened;
 use serde_json::Value;
 
 use super::schema::ToolName;

@@ -11,10 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ctx_api::ws::{Hello, PtyEncoding, PtyFields};
 use ctx_engine::{Caller, Engine};
-use ctx_host::terminal::{
-    self, End, FromHolder, Mode, Size, State, Terminal, Terminals, ToHolder, VERSION, speak,
-};
 use ctx_session::{Code, Refusal, SessionId, TerminalId, Ulid};
+use ctx_terminal::{End, FromHolder, Mode, Size, State, Terminal, Terminals, ToHolder, VERSION, speak};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc};
 
@@ -141,7 +139,7 @@ impl Ptys {
             let mode = if self.may_type { Mode::Join } else { Mode::Watch };
             let limits = self.engine.limits();
             let scrollback = self.scrollback.min(limits.terminal_scrollback_lines);
-            let hello = terminal::Hello { version: VERSION, mode, size: None, scrollback };
+            let hello = ctx_terminal::Hello { version: VERSION, mode, size: None, scrollback };
             let (typed, typing) = mpsc::channel(TYPED);
             let rate = Rate::new(limits.terminal_client_bytes, Instant::now());
             tokio::spawn(carry(stream, hello, rate, typing, id, self.tell.clone()));
@@ -280,7 +278,7 @@ impl Ptys {
 /// Both directions between a client and a holder, until either goes.
 async fn carry(
     stream: std::os::unix::net::UnixStream,
-    hello: terminal::Hello,
+    hello: ctx_terminal::Hello,
     mut rate: Rate,
     mut typing: mpsc::Receiver<ToHolder>,
     id: TerminalId,

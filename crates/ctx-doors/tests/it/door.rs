@@ -18,7 +18,7 @@ use ctx_doors::shells::{LogPiece, ShellSource, Shells};
 use ctx_doors::ws::Hub;
 use ctx_engine::port::NoProjects;
 use ctx_engine::{Caller, Clock, Engine, Fresh, Parts};
-use ctx_host::shell::ShellHost;
+use ctx_host::ShellHost;
 use ctx_journal::FileJournal;
 use ctx_session::{Code, Limits, Name, Refusal, Timestamp, Ulid};
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ impl TestDoor {
             catalog: Arc::new(OneAgent),
             hub: Hub::new(engine, stop.clone()),
             shells: Shells::new(Arc::new(NoShells), name, BODY_BYTES_MAX, stop),
-            terminals: Arc::new(ctx_host::terminal::Terminals::new(
+            terminals: Arc::new(ctx_terminal::Terminals::new(
                 std::path::Path::new("/nonexistent"),
                 &Limits::default(),
             )),

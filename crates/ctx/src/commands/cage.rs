@@ -9,11 +9,11 @@ use std::time::Duration;
 use ctx_agent::cage::{CageFor, Ground};
 use ctx_agent::control::mount as control;
 use ctx_agent::project::{Cage as Wishes, Trust, read_project};
-use ctx_engine::port::{By, ProjectDir};
-use ctx_host::cage::{
+use ctx_cage::{
     Access, Cage, CageError, Io, Limits, Means, Mount, Net, RunningCage, find_bwrap, parse_mount, parse_size,
     parse_time, sweep,
 };
+use ctx_engine::port::{By, ProjectDir};
 use ctx_session::Code;
 use serde_json::json;
 

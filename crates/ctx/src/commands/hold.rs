@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use ctx_host::terminal::{become_program, hold, leave_stdio, read_spec};
+use ctx_terminal::{become_program, hold, leave_stdio, read_spec};
 
 use crate::failure::Failure;
 use crate::words;

@@ -10,9 +10,9 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
 use ctx_agent::shells::CageGround;
+use ctx_cage::{Means, sweep};
 use ctx_doors::mcp::hosts::Host;
 use ctx_doors::mcp::{McpError, serve_stdio};
-use ctx_host::cage::{Means, sweep};
 use ctx_session::Code;
 
 use crate::config::{self, Environment, FileArg, Shells};
@@ -240,7 +240,7 @@ fn settings(args: Args) -> Result<Shells, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use ctx_host::shell::ShellLimits;
+    use ctx_host::ShellLimits;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ctx_host::shell::ShellRecord;
+use ctx_host::ShellRecord;
 use ctx_journal::{Entry, LogPath};
 use ctx_session::{Code, Timestamp, Ulid};
 use serde_json::json;

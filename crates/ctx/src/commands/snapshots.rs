@@ -7,8 +7,8 @@ use ctx_api::http::{
     FilesBack, List, PruneSnapshots, Snapshot, SnapshotFile, SnapshotFiles, SnapshotsPruned, Undo,
 };
 use ctx_doors::http::snapshots as saved;
-use ctx_host::snapshot::{SnapshotError, Snapshots};
 use ctx_session::{Code, Timestamp, Ulid};
+use ctx_snapshot::{SnapshotError, Snapshots};
 
 use crate::client::{Api, Query};
 use crate::config::{self, Environment, FileArg, SnapshotsConfig};

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use ctx_api::http::{List, NewSessionTerminal, NewTerminal, Terminal, TerminalInput, TerminalScreen};
-use ctx_host::terminal::{Size, connect};
 use ctx_session::Code;
+use ctx_terminal::{Size, connect};
 
 use crate::client::Api;
 use crate::failure::Failure;

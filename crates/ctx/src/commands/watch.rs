@@ -12,7 +12,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ctx_host::shell::ShellRecord;
+use ctx_host::ShellRecord;
 use ctx_journal::{Entry, LogPath};
 use ctx_session::Timestamp;
 

@@ -69,7 +69,7 @@ pub struct CageConfig {
     pub path: String,
     /// Names of variables that are passed on, with spaces between them.
     pub env: String,
-    pub net: ctx_host::cage::Net,
+    pub net: ctx_cage::Net,
 }
 
 /// Whether there are cages.

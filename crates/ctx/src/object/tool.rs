@@ -7,10 +7,10 @@ use ctx_agent::Services;
 use ctx_agent::object::once::{Person, once};
 use ctx_agent::shells::{AgentShells, CageGround, ShellGround};
 use ctx_agent::tool::{Output, ToolError};
-use ctx_host::cage::Means;
-use ctx_host::shell::RemoteConfig;
-use ctx_host::shell::text::policy::Policy;
+use ctx_cage::Means;
+use ctx_host::RemoteConfig;
 use ctx_session::Code;
+use ctx_text::policy::Policy;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

@@ -29,10 +29,10 @@ use std::time::Instant;
 use ctx_agent::run_files::Files;
 use ctx_agent::{CageRules, Services};
 use ctx_engine::{Clock, Engine, Fresh, Parts, SystemClock};
-use ctx_host::snapshot::runs::RunFiles;
-use ctx_host::terminal::Terminals;
 use ctx_journal::{FileJournal, RealDisk};
 use ctx_session::{Code, Refusal};
+use ctx_snapshot::runs::RunFiles;
+use ctx_terminal::Terminals;
 use ctx_views::RootDir;
 use tokio::signal::unix::{SignalKind, signal};
 

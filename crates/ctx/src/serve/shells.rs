@@ -9,9 +9,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ctx_cage::rights::{Rights, RightsError};
 use ctx_doors::shells::{LogPiece, ShellSource};
-use ctx_host::rights::{Rights, RightsError};
-use ctx_host::shell::{HostConfig, RunAs, ShellHost};
+use ctx_host::{HostConfig, RunAs, ShellHost};
 use ctx_journal::Owner;
 use ctx_session::{Code, Refusal, Ulid};
 

@@ -83,7 +83,7 @@ impl SpaceFiles for Directory {
     }
 
     fn groups_of(&self, uid: u32) -> Vec<u32> {
-        ctx_host::rights::groups_of(uid).unwrap_or_default()
+        ctx_cage::rights::groups_of(uid).unwrap_or_default()
     }
 
     fn group(&self, word: &str) -> Option<u32> {

@@ -12,12 +12,10 @@ use ctx_agent::model::Turn;
 use ctx_agent::shells::{AgentShells, CageGround, ShellGround};
 use ctx_agent::tool::terminal::{Wanted, starter, uncaged};
 use ctx_agent::{Ask, BoxFuture, CageAsk, CageRules, Guard, Guarded, JobKind, Models, Place, Services};
+use ctx_cage::rights::{self, Rights, RightsError};
+use ctx_cage::{Means, Net};
 use ctx_engine::port::{Job, OperatorsTerminal, Prepare, Prepared, ProcessAct, TerminalAsk, Worker};
-use ctx_host::cage::{Means, Net};
-use ctx_host::rights::{self, Rights, RightsError};
-use ctx_host::shell::HostConfig;
-use ctx_host::snapshot::runs::RunFiles;
-use ctx_host::terminal::{ASK, EndReason, FromHolder, Size, Terminals, speak};
+use ctx_host::HostConfig;
 use ctx_journal::Owner;
 use ctx_session::command::{Outcome, RunNet};
 use ctx_session::conversation::Part;
@@ -25,6 +23,8 @@ use ctx_session::object::Earlier;
 use ctx_session::port::{RunPort, TerminalStart};
 use ctx_session::record::{RunKind, TerminalEnd};
 use ctx_session::{Code, Limits, Object, Refusal, SessionId, TerminalId};
+use ctx_snapshot::runs::RunFiles;
+use ctx_terminal::{ASK, EndReason, FromHolder, Size, Terminals, speak};
 use tokio_util::sync::CancellationToken;
 
 use super::mcp::Servers;
@@ -333,7 +333,7 @@ pub(super) fn services(
     let name = ctx_agent::sha256_hex(root.as_os_str().as_encoded_bytes());
     let parent = format!("daemon-{}", name.get(..12).unwrap_or_default());
     // The cages of terminals whose holder answers are not left: they go on.
-    let left = ctx_host::cage::sweep(&means, |other| other == parent) + terminals.sweep(&means);
+    let left = ctx_cage::sweep(&means, |other| other == parent) + terminals.sweep(&means);
     if left > 0 {
         tracing::warn!(left, "ended what an earlier daemon left in cages");
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use ctx_host::terminal::{End, FromHolder, Hello, Mode, Polled, Size, ToHolder, VERSION};
+use ctx_terminal::{End, FromHolder, Hello, Mode, Polled, Size, ToHolder, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::{pipe, unregister};

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ctx_host::terminal::{LEAVE, Size};
+use ctx_terminal::{LEAVE, Size};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// A terminal in raw mode; dropping it gives the terminal back.

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use ctx_host::shell::text::redact::Redactor;
 use ctx_session::Code;
 use ctx_session::record::ToolSummary;
+use ctx_text::redact::Redactor;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

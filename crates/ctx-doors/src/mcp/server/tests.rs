@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Arc;
 
-use ctx_host::shell::{HostConfig, NoLog};
+use ctx_host::{HostConfig, NoLog};
 use rmcp::ServiceExt;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf, WriteHalf, split};
 

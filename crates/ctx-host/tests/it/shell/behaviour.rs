@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{ExecRequest, ShellError};
+use ctx_host::{ExecRequest, ShellError};
 
 use super::support::{
     Bench, Kind, alive, assert_state, assert_stopped, eventually, pid_in, rows, rows_elsewhere, with_state,
@@ -236,13 +236,13 @@ async fn a_hundred_megabytes_are_bounded_and_kept(kind: Kind) {
         .host
         .output(
             &bench.id,
-            &ctx_host::shell::OutputRequest {
+            &ctx_host::OutputRequest {
                 call: 1,
-                stream: ctx_host::shell::Output::Stdout,
+                stream: ctx_host::Output::Stdout,
                 offset: 50_000_000,
                 limit: Some(17),
                 grep: None,
-                ..ctx_host::shell::OutputRequest::default()
+                ..ctx_host::OutputRequest::default()
             },
         )
         .unwrap();
@@ -269,7 +269,7 @@ async fn one_endless_line_is_bounded(kind: Kind) {
     let result = bench.run("head -c 50000000 /dev/zero | tr '\\0' x; echo end").await;
     assert_eq!((result.exit_code, result.truncated), (0, true));
     assert!(result.stdout.len() < 30_000);
-    let last = ctx_host::shell::OutputRequest { offset: 49_999_997, ..whole(1) };
+    let last = ctx_host::OutputRequest { offset: 49_999_997, ..whole(1) };
     let page = bench.host.output(&bench.id, &last).unwrap();
     assert_eq!((page.text.as_str(), page.total_bytes), ("xxxend\n", 50_000_004), "the rest is on disk");
     bench.end().await;
@@ -507,15 +507,15 @@ async fn look_alike_markers_are_output(kind: Kind) {
     bench.end().await;
 }
 
-fn whole(call: u64) -> ctx_host::shell::OutputRequest {
-    let stream = ctx_host::shell::Output::Stdout;
-    ctx_host::shell::OutputRequest {
+fn whole(call: u64) -> ctx_host::OutputRequest {
+    let stream = ctx_host::Output::Stdout;
+    ctx_host::OutputRequest {
         call,
         stream,
         offset: 0,
         limit: None,
         grep: None,
-        ..ctx_host::shell::OutputRequest::default()
+        ..ctx_host::OutputRequest::default()
     }
 }
 

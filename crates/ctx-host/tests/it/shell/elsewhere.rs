@@ -1,6 +1,6 @@
 //! How shells are made behind the sshd and in the container of `testkit`.
 
-use ctx_host::shell::{Destination, HostConfig, SshRequest};
+use ctx_host::{Destination, HostConfig, SshRequest};
 use testkit::elsewhere::{Container, Sshd};
 
 /// A login with the server's key.

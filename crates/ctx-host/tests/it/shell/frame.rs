@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{CreateRequest, ExecRequest, NoLog, ShellHost};
+use ctx_host::{CreateRequest, ExecRequest, NoLog, ShellHost};
 
 use super::support::{
     Bench, Kind, alive, assert_state, assert_stopped, bash_rows, config, eventually, rows, with_state,

@@ -1,9 +1,9 @@
 //! A private key that was printed takes nothing with it: not behind it, not from later commands, not from what is kept.
 
-use ctx_host::shell::{Output, OutputRequest};
+use ctx_host::{Output, OutputRequest};
 
 use super::support::{Bench, Kind};
-use crate::text_redact_examples::key_block;
+use testkit::tokens::key_block;
 
 struct Files {
     key: Vec<String>,

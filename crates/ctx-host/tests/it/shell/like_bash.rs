@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ctx_host::shell::{ExecRequest, Output, OutputRequest};
+use ctx_host::{ExecRequest, Output, OutputRequest};
 use proptest::prelude::*;
 
 use super::support::{Bench, Kind, for_random};
@@ -182,10 +182,7 @@ async fn check(script: &str) {
 }
 
 pub(super) async fn create_in(bench: &Bench, cwd: &str) -> String {
-    let request = ctx_host::shell::CreateRequest {
-        cwd: Some(cwd.to_owned()),
-        ..ctx_host::shell::CreateRequest::default()
-    };
+    let request = ctx_host::CreateRequest { cwd: Some(cwd.to_owned()), ..ctx_host::CreateRequest::default() };
     bench.host.create(request).await.unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ctx_host::shell::{CreateRequest, ExecRequest, ShellHost, ShellRecord};
+use ctx_host::{CreateRequest, ExecRequest, ShellHost, ShellRecord};
 use ctx_session::Code;
 
 use super::support::{Bench, Kind, Records, config, eventually};
@@ -96,13 +96,13 @@ async fn secrets_reach_neither_results_nor_the_log_nor_the_kept_output() {
     let third = ExecRequest { command: "echo $OTHER_SECRET".to_owned(), ..ExecRequest::default() };
     let third = host.exec(&id, third, None).await.unwrap();
     assert!(third.stdout.contains("[REDACTED:"), "{third:?}");
-    let request = ctx_host::shell::OutputRequest {
+    let request = ctx_host::OutputRequest {
         call: 1,
-        stream: ctx_host::shell::Output::Stdout,
+        stream: ctx_host::Output::Stdout,
         offset: 0,
         limit: None,
         grep: None,
-        ..ctx_host::shell::OutputRequest::default()
+        ..ctx_host::OutputRequest::default()
     };
     let page = host.output(&id, &request).unwrap();
     let seen = format!("{result:?} {second:?} {page:?} {:?}", records.0.lock().unwrap());

@@ -1,6 +1,6 @@
 //! Sixty-four shells at once: nothing crosses between shells or streams, and memory stays bounded.
 
-use ctx_host::shell::{CreateRequest, ExecRequest, Output, OutputRequest, ShellHost};
+use ctx_host::{CreateRequest, ExecRequest, Output, OutputRequest, ShellHost};
 
 use super::support::{Bench, Kind, Records, alive, config};
 
@@ -164,7 +164,7 @@ async fn flood_for_the_test_above() {
 /// secret, so that reads cut some of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_fast_is_kept_redacted_byte_for_byte() {
-    use ctx_host::shell::text::redact::{Secrets, redact_text};
+    use ctx_text::redact::{Secrets, redact_text};
     let bench = Bench::new(Kind::Bash).await;
     let mut text = String::new();
     for number in 0..2_000 {

@@ -4,6 +4,7 @@
 
 mod behaviour;
 mod blocked;
+mod caged;
 mod elsewhere;
 mod frame;
 mod habits;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ctx_host::shell::{
+use ctx_host::{
     CreateRequest, ExecRequest, ExecResult, Output, Progress, ShellError, ShellHost, ShellRecord,
 };
 use tokio::sync::watch;

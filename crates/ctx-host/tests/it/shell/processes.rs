@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ctx_host::shell::{CreateRequest, ExecRequest, ShellHost, ShellRecord};
+use ctx_host::{CreateRequest, ExecRequest, ShellHost, ShellRecord};
 
 use super::support::{Bench, Kind, Records, alive, config, eventually, pid_in, rows};
 

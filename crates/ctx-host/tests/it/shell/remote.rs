@@ -5,9 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{
-    CreateRequest, Destination, ExecRequest, HostConfig, ShellError, ShellHost, SshRequest,
-};
+use ctx_host::{CreateRequest, Destination, ExecRequest, HostConfig, ShellError, ShellHost, SshRequest};
 use ctx_session::Code;
 use testkit::elsewhere::{Container, Sshd};
 
@@ -85,7 +83,7 @@ impl Elsewhere {
     }
 }
 
-async fn exec(host: &ShellHost, id: &str, command: &str) -> Result<ctx_host::shell::ExecResult, ShellError> {
+async fn exec(host: &ShellHost, id: &str, command: &str) -> Result<ctx_host::ExecResult, ShellError> {
     host.exec(id, ExecRequest { command: command.to_owned(), ..ExecRequest::default() }, None).await
 }
 

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ctx_host::shell::{
+use ctx_host::{
     CreateRequest, ExecRequest, LogError, Output, OutputRequest, ShellError, ShellHost, ShellLog, ShellRecord,
 };
 use ctx_session::Ulid;
 
 use super::support::{Bench, Kind, Records, config, eventually};
-use crate::text_redact_examples::{EXAMPLES, key_block};
+use testkit::tokens::{EXAMPLES, key_block};
 
 fn command(command: impl Into<String>) -> ExecRequest {
     ExecRequest { command: command.into(), ..ExecRequest::default() }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{CreateRequest, ExecRequest, Output, OutputRequest};
+use ctx_host::{CreateRequest, ExecRequest, Output, OutputRequest};
 
 use super::like_bash::{ASK, Left, normal, split_report, unbase64};
 use super::support::{Bench, Kind, for_random};

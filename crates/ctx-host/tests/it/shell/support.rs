@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{
+use ctx_host::{
     CreateRequest, Destination, ExecRequest, ExecResult, HostConfig, LogError, ShellError, ShellHost,
     ShellLimits, ShellLog, ShellRecord,
 };

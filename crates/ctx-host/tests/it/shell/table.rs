@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ctx_host::shell::{
+use ctx_host::{
     CreateRequest, ExecRequest, Output, OutputRequest, Page, ShellHost, ShellLimits, ShellRecord,
 };
 use ctx_session::Code;

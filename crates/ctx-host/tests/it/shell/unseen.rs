@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::ExecRequest;
+use ctx_host::ExecRequest;
 
 use super::support::{Bench, Kind, assert_state, bash_rows, rows, with_state};
 

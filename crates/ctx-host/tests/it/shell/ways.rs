@@ -1,6 +1,6 @@
 //! A command comes into its shell in one of several ways; it cannot tell which.
 
-use ctx_host::shell::{ExecResult, Output, OutputRequest};
+use ctx_host::{ExecResult, Output, OutputRequest};
 
 use super::support::{Bench, Kind, bash_rows, rows};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::ExecRequest;
+use ctx_host::ExecRequest;
 
 use super::support::{Bench, Kind, assert_state, bash_rows, eventually, pid_in, rows, with_state};
 

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use ctx_api::http::Status;
-use ctx_host::cage::{
-    Cage, CageError, Io, Means, Net, Owner as CageOwner, RunningCage, find_bwrap, system_mounts,
-};
+use ctx_cage::{Cage, CageError, Io, Means, Net, Owner as CageOwner, RunningCage, find_bwrap, system_mounts};
 use rustix::process::Pid;
 
 use super::finding::{Finding, Report, size};
@@ -124,7 +122,7 @@ fn cages(report: &mut Report) {
 fn shells(daemon: Option<Pid>, report: &mut Report) {
     cages(report);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let [own, others] = ctx_host::shell::processes_found_by(daemon, &path);
+    let [own, others] = ctx_host::processes_found_by(daemon, &path);
     let is_root = match daemon {
         Some(pid) => {
             std::fs::metadata(format!("/proc/{}", pid.as_raw_nonzero())).is_ok_and(|data| data.uid() == 0)

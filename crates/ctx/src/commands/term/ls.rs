@@ -4,8 +4,8 @@ use std::io::Write;
 
 use ctx_api::http::{List, Terminal};
 use ctx_doors::http::shown_terminal;
-use ctx_host::terminal::{State, Terminals};
 use ctx_session::Timestamp;
+use ctx_terminal::{State, Terminals};
 use ctx_views::read::Reader;
 
 use crate::client::Api;

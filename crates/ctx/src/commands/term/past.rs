@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ctx_api::http::Terminal;
-use ctx_host::terminal::{ChunkKind, Chunked, LEAVE, asciicast, open_transcript, text};
 use ctx_session::{Code, Timestamp};
+use ctx_terminal::{ChunkKind, Chunked, LEAVE, asciicast, open_transcript, text};
 
 use crate::failure::Failure;
 use crate::output;
@@ -98,7 +98,7 @@ pub fn export(terminal: &Terminal, args: &ExportArgs) -> Result<(), Failure> {
 /// A program that ended before anyone could attach: what it showed, and its exit code.
 pub fn show_ended(terminal: &Terminal) -> Result<(), Failure> {
     let mut stdout = std::io::stdout();
-    ctx_host::terminal::raw(open(terminal)?, &mut stdout)?;
+    ctx_terminal::raw(open(terminal)?, &mut stdout)?;
     match u8::try_from(terminal.exit_code.unwrap_or(1) & 0xff).unwrap_or(1) {
         0 => Ok(()),
         exit => Err(Failure::Told { exit }),

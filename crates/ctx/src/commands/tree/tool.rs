@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ctx_agent::object::can_be_run;
 use ctx_agent::tool::own::{dir_of, find};
 use ctx_agent::tool::{Tool, Tools};
-use ctx_host::rights::Rights;
+use ctx_cage::rights::Rights;
 use ctx_session::{Code, Name};
 use serde::Serialize;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ctx_host::shell::ShellRecord;
+use ctx_host::ShellRecord;
 use ctx_journal::Entry;
 use ctx_session::Ulid;
 use ctx_session::conversation::{Part, Role};

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ctx_host::terminal::{
+use ctx_terminal::{
     ChunkKind, Connection, FromHolder, Hello, Mode, ToHolder, VERSION, connect, open_transcript,
 };
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use ctx_host::terminal::{FromHolder, Mode, connect};
+use ctx_terminal::{FromHolder, Mode, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{finish, moment, rounds, until};
 

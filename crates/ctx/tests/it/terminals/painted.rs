@@ -1,6 +1,6 @@
 //! Reattaching shows the same screen, cell by cell, as an emulator sees it that ctx has no part in.
 
-use ctx_host::terminal::{FromHolder, Mode};
+use ctx_terminal::{FromHolder, Mode};
 
 use super::{Terms, python};
 

@@ -77,7 +77,7 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
 
 /// The process at the other end of a socket.
 fn holder_of(socket: &str) -> i32 {
-    let stream = ctx_host::terminal::connect(std::path::Path::new(socket)).unwrap();
+    let stream = ctx_terminal::connect(std::path::Path::new(socket)).unwrap();
     rustix::net::sockopt::socket_peercred(&stream).unwrap().pid.as_raw_nonzero().get()
 }
 

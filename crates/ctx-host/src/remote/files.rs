@@ -1,0 +1,498 @@
+//! The files of a workspace on another machine or in a container, for snapshots: read and written with the tools that a
+//! POSIX system has there (`find`, `stat`, `base64`, `mv -T` and the like), over a connection of their own.
+//!
+//! One channel takes an order a line and answers with a line, where there is content with lines of base64 between; long
+//! content has a channel of its own. Words go as octal escapes, so a name may hold any byte.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+use super::private::PrivateDir;
+use super::{RemoteTransport, Way};
+use crate::error::ShellError;
+use crate::frame::quote::quote;
+use ctx_snapshot::files::{Files, Found, FoundKind, Stat, Walk, WalkOptions};
+use ctx_snapshot::ignored::{Ignored, RULES_FILE, is_never_part};
+use ctx_snapshot::tree::{RelPath, parent, parents};
+use ctx_snapshot::workspace::now;
+
+/// Longer content has a channel of its own: the shell there reads its orders byte by byte.
+const SHORT: u64 = 16 << 10;
+/// What is needed there.
+const TOOLS: &str = "find xargs stat base64 readlink mktemp mv chmod sync";
+const STAT: &str = "%f %s %Y %Z %i %d";
+
+/// The directory of a path without links, and that the tools are there. What follows are the orders.
+const SCRIPT: &str = r#"{ trap '' PIPE
+un() { v=$(printf '%b.' "${1#=}"); v=${v%.}; }
+at() { cd -- "$top${1:+/$1}" 2>/dev/null && x=$(pwd -P; echo .) && [ "$x" = "$top${1:+/$1}
+." ]; }
+no() { m=$(printf %s "$1" | head -n 1); echo "no $m"; }
+try() { m=$("$@" 2>&1) && echo ok || no "$m"; }
+kind() { [ -f "./$n" ] && [ ! -L "./$n" ]; }
+lines() { while IFS= read -r l && [ "$l" != . ]; do echo "$l"; done; }
+for t in TOOLS; do command -v "$t" >/dev/null 2>&1 || { echo "hello no $t"; exit 0; }; done
+un WORD; cd -- "$v" 2>/dev/null && [ -d . ] || { echo "hello no such directory"; exit 0; }
+top=$(pwd -P; echo .); top=${top%?.}
+echo "hello ok $(date +%s) $(printf %s "$top" | base64 | tr -d '\n') $(printf %s "$HOME" | base64 | tr -d '\n')"
+while read -r o a b c e; do
+    un "$a"; d=$v; un "$b"; n=$v
+    case $o in
+    l) at "$d" && { [ -e "./$n" ] || [ -L "./$n" ]; } || { echo ok; continue; }
+        k=; [ ! -L "./$n" ] || k=$(readlink -n -- "./$n" | base64 | tr -d '\n')
+        echo "ok $(stat -c 'STAT' -- "./$n") $k" ;;
+    g) at "$d" && kind || { echo "no it is not a regular file any more"; continue; }
+        echo "ok $(stat -c 'STAT' -- "./$n")"; base64 -- "./$n" && echo . || echo ! ;;
+    p) lines | { at "$d" || { echo "no its directory is not there"; exit; }
+        m=$( { (umask 077; set -C; base64 -d >"./$n") && chmod "$c" "./$n"; } 2>&1) && echo ok || no "$m"; } ;;
+    k) un "$c"; at "$d" && try ln -s -- "$v" "./$n" || echo "no its directory is not there" ;;
+    r) un "$c"; s=$v; un "$e"; f="$top${d:+/$d}/$n"
+        at "$d" && at "$s" && try mv -fT -- "$f" "./$v" || echo "no its directory is not there" ;;
+    m) at "$d" && try mkdir -m "$c" -- "./$n" || echo "no its directory is not there" ;;
+    d) at "$d" && if [ "$c" = 1 ]; then try rmdir -- "./$n"; else try rm -- "./$n" </dev/null; fi || echo "no its directory is not there" ;;
+    c) at "$d" && try chmod "$b" . || echo "no its directory is not there" ;;
+    s) try sync ;;
+    w) at "" && t=$(mktemp) && find . -name .git -print0 -prune -o -print0 >"$t" 2>/dev/null
+        echo ok; base64 -- "$t"; echo .; xargs -0 stat -c 'STAT %n' -- <"$t" 2>/dev/null | base64; echo .; rm -f "$t" ;;
+    esac
+done
+exit 0; }
+"#;
+
+/// A directory that was found on the other side.
+pub(crate) struct FarFiles {
+    way: Arc<Way>,
+    dir: PrivateDir,
+    channel: Mutex<Channel>,
+    /// Where it is there, without links.
+    pub top: PathBuf,
+    /// The home directory of the user there.
+    pub home: PathBuf,
+    /// What to add to a time there, in seconds, for a time here.
+    ahead: i64,
+}
+
+struct Channel {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Channel {
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        match self.stdout.read_line(&mut line)? {
+            0 => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the connection was lost")),
+            _ => Ok(line.trim_end_matches('\n').to_owned()),
+        }
+    }
+
+    /// What `ok` is followed by.
+    fn answer(&mut self) -> io::Result<String> {
+        let line = self.line()?;
+        match line.strip_prefix("ok") {
+            Some(rest) => Ok(rest.trim_start().to_owned()),
+            None => Err(said(line.strip_prefix("no ").unwrap_or(&line))),
+        }
+    }
+
+    fn order(&mut self, line: &str) -> io::Result<String> {
+        self.stdin.write_all(line.as_bytes())?;
+        self.stdin.flush()?;
+        self.answer()
+    }
+
+    /// Lines of base64 up to a dot.
+    fn content(&mut self) -> io::Result<Vec<u8>> {
+        let mut text = String::new();
+        loop {
+            match self.line()?.as_str() {
+                "." => return BASE64_STANDARD.decode(&text).map_err(io::Error::other),
+                "!" => return Err(io::Error::other("it could not be read to its end")),
+                line => text.push_str(line),
+            }
+        }
+    }
+}
+
+/// What a tool said, as an error of the kind that it means.
+fn said(message: &str) -> io::Error {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotFound, Other, PermissionDenied, StorageFull};
+    let kinds = [
+        ("No space left", StorageFull),
+        ("Permission denied", PermissionDenied),
+        ("File exists", AlreadyExists),
+        ("No such file", NotFound),
+        ("not empty", DirectoryNotEmpty),
+    ];
+    let kind = kinds.iter().find(|(part, _)| message.contains(part)).map_or(Other, |(_, kind)| *kind);
+    io::Error::new(kind, message.to_owned())
+}
+
+/// A word that no shell reads as anything else.
+fn word(bytes: &[u8]) -> String {
+    let mut word = String::from("=");
+    for byte in bytes {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'/' | b'-' => {
+                word.push(char::from(*byte))
+            }
+            byte => word.push_str(&format!("\\0{byte:03o}")),
+        }
+    }
+    word
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let dir = parent(path).unwrap_or_default();
+    (dir, path.rsplit(|byte| *byte == b'/').next().unwrap_or(path))
+}
+
+impl RemoteTransport {
+    /// The files of a directory there. Logs in once more; blocks.
+    pub fn files(&self, path: &str) -> Result<FarFiles, ShellError> {
+        let way = Arc::clone(&self.way);
+        let dir = PrivateDir::new(way.rights.clone())?;
+        let broken = |error: io::Error| way.failure(&error.to_string());
+        let mut command = way.first(&dir)?;
+        let mut child = command.as_std_mut().stderr(Stdio::piped()).spawn().map_err(broken)?;
+        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(mut stderr)) = streams else {
+            return Err(way.failure("it has no streams"));
+        };
+        let mut channel = Channel { child, stdin, stdout: BufReader::new(stdout) };
+        let script = SCRIPT.replace("TOOLS", TOOLS).replace("STAT", STAT);
+        let script = script.replace("un WORD;", &format!("un '{}';", word(path.as_bytes())));
+        // ssh may end before it has read this; what it says is the reason then.
+        let sent = channel.stdin.write_all(script.as_bytes()).and_then(|()| channel.stdin.flush());
+        let hello = loop {
+            match channel.line() {
+                Ok(line) => match line.rfind("hello ").and_then(|at| line.get(at + 6..)) {
+                    Some(hello) => break hello.to_owned(),
+                    None => continue,
+                },
+                Err(_) => {
+                    dir.remove("password");
+                    let mut complaint = String::new();
+                    let _ = stderr.read_to_string(&mut complaint);
+                    return Err(way.failure(&complaint));
+                }
+            }
+        };
+        dir.remove("password");
+        sent.map_err(broken)?;
+        let refused = |why: &str| ShellError::invalid("workspace", format!("workspace: {why}"));
+        let mut words = hello.split(' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("ok"), Some(there), Some(top), home) => {
+                let path = |text: &str| {
+                    use std::os::unix::ffi::OsStringExt;
+                    let bytes = BASE64_STANDARD.decode(text).unwrap_or_default();
+                    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+                };
+                let here = now().as_millis() / 1_000;
+                let ahead =
+                    i64::try_from(here).unwrap_or_default() - there.parse::<i64>().unwrap_or_default();
+                let (top, home) = (path(top), path(home.unwrap_or_default()));
+                // Nothing reads it from here on: it is drained, so that ssh is never held up.
+                std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
+                Ok(FarFiles { way, dir, channel: Mutex::new(channel), top, home, ahead })
+            }
+            (Some("no"), Some("such"), ..) => Err(refused(&format!("{path} is not a directory there"))),
+            (Some("no"), Some(tool), ..) => {
+                Err(refused(&format!("snapshots need `{tool}` on the other side, and it is not there")))
+            }
+            _ => Err(way.failure("it has no POSIX shell")),
+        }
+    }
+}
+
+impl FarFiles {
+    fn with<T>(&self, work: impl FnOnce(&mut Channel) -> io::Result<T>) -> io::Result<T> {
+        work(&mut self.channel.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn order(&self, letter: char, path: &[u8], more: &str) -> io::Result<String> {
+        let (dir, name) = split(path);
+        self.with(|channel| channel.order(&format!("{letter} {} {} {more}\n", word(dir), word(name))))
+    }
+
+    /// From what `stat` says. A time there is known to the second: it counts as the end of it, so that a change within the
+    /// same second is not taken for none.
+    fn found(&self, said: &str, target: Option<Vec<u8>>) -> Option<Found> {
+        let mut words = said.split(' ');
+        let mode = u32::from_str_radix(words.next()?, 16).ok()?;
+        let mut number = || words.next()?.parse::<i64>().ok();
+        let (size, mtime, ctime, ino, dev) = (number()?, number()?, number()?, number()?, number()?);
+        let time = |secs: i64| (secs + self.ahead + 1).saturating_mul(1_000_000_000);
+        let kind = match (mode & 0o170_000, target) {
+            (0o100_000, _) => FoundKind::File,
+            (0o040_000, _) => FoundKind::Dir,
+            (0o120_000, Some(target)) => FoundKind::Link { target },
+            _ => FoundKind::Other,
+        };
+        let (size, ino, dev) = (size.cast_unsigned(), ino.cast_unsigned(), dev.cast_unsigned());
+        Some(Found {
+            kind,
+            mode: mode & 0o7777,
+            stat: Stat { size, mtime: time(mtime), ctime: time(ctime), ino, dev },
+        })
+    }
+
+    fn bad_answer() -> io::Error {
+        io::Error::other("the other side's `stat` is not understood")
+    }
+
+    /// A process there with a channel of its own, in the directory of a path.
+    fn own_channel(&self, path: &[u8], script: &str) -> io::Result<Child> {
+        let (dir, name) = split(path);
+        let top = word(std::os::unix::ffi::OsStrExt::as_bytes(self.top.as_os_str()));
+        let script = format!(
+            "un() {{ v=$(printf '%b.' \"${{1#=}}\"); v=${{v%.}}; }}; un '{top}'; top=$v; un '{}'; d=$v; un '{}'; n=$v\n\
+             cd -- \"$top${{d:+/$d}}\" && [ \"$(pwd -P; echo .)\" = \"$top${{d:+/$d}}\n.\" ] || exit 1\n{script}",
+            word(dir),
+            word(name)
+        );
+        let mut command = self.way.further(&self.dir, &format!("exec sh -c {}", quote(&script)));
+        command.as_std_mut().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    }
+
+    /// All that is there, by what `find` and `stat` say.
+    fn listed(&self) -> io::Result<Vec<(RelPath, Found)>> {
+        let (names, stats) = self.with(|channel| {
+            channel.order("w = =\n")?;
+            Ok((channel.content()?, channel.content()?))
+        })?;
+        let mut rest = stats.as_slice();
+        let mut listed = Vec::new();
+        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            // Six words, then the name as it was given; what has gone meanwhile has no line.
+            let words =
+                rest.iter().enumerate().filter(|(_, byte)| **byte == b' ').nth(5).map(|(at, _)| at + 1);
+            let Some((stat, after)) = words.and_then(|at| rest.split_at_checked(at)) else { break };
+            let Some(after) = after.strip_prefix(name).and_then(|after| after.strip_prefix(b"\n")) else {
+                continue;
+            };
+            rest = after;
+            if name == b"." {
+                continue;
+            }
+            let path = name.strip_prefix(b"./").unwrap_or(name).to_vec();
+            let stat = String::from_utf8_lossy(stat);
+            let mut found = self.found(stat.trim_end(), None).ok_or_else(FarFiles::bad_answer)?;
+            if stat.starts_with('a') {
+                match self.look(&path)? {
+                    Some(link) => found = link,
+                    None => continue,
+                }
+            }
+            listed.push((path, found));
+        }
+        listed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(listed)
+    }
+
+    /// The rules that hold in each directory that is not ignored itself, the outer ones first.
+    fn rules(&self, listed: &[(RelPath, Found)]) -> io::Result<Ignored> {
+        let mut rules = Ignored::default();
+        let is_rules = |(path, found): &&(RelPath, Found)| {
+            split(path).1 == RULES_FILE && found.kind == FoundKind::File && found.stat.size < 1 << 20
+        };
+        let mut files: Vec<&RelPath> = listed.iter().filter(is_rules).map(|(path, _)| path).collect();
+        files.sort_by_key(|path| path.iter().filter(|byte| **byte == b'/').count());
+        for path in files {
+            let dir = split(path).0;
+            if dir.is_empty() || !rules.has_within(dir, true) {
+                let mut text = Vec::new();
+                self.open(path)?.0.read_to_end(&mut text)?;
+                rules.add(dir, &text);
+            }
+        }
+        Ok(rules)
+    }
+}
+
+impl Files for FarFiles {
+    fn walk(&self, options: WalkOptions<'_>) -> io::Result<Walk> {
+        let listed = self.listed()?;
+        let rules = if options.with_ignored { Ignored::default() } else { self.rules(&listed)? };
+        let mut walk = Walk::default();
+        let is_wanted = |path: &[u8]| {
+            options.also.is_some_and(|also| {
+                also.iter().any(|wanted| wanted == path || parents(wanted).any(|dir| dir == path))
+            })
+        };
+        let mut out: Option<RelPath> = None;
+        for (path, found) in listed {
+            let (dir, name) = split(&path);
+            let is_in =
+                |out: &RelPath| path.strip_prefix(out.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
+            let is_dir = found.kind == FoundKind::Dir;
+            let is_out = out.as_ref().is_some_and(is_in);
+            let leaves = is_never_part(name) || options.leaves(&rules, &path, is_dir);
+            if (is_out || leaves) && !is_wanted(&path) {
+                if !is_out {
+                    walk.crowded.insert(dir.to_vec());
+                    out = Some(path);
+                }
+                continue;
+            }
+            if is_dir && leaves {
+                // What else is in it is no part of the walk.
+                walk.crowded.insert(path.clone());
+                out = Some(path.clone());
+            }
+            if walk.found.len() >= options.files_max {
+                let message =
+                    format!("it has more than {} files; ignore some in .gitignore", options.files_max);
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+            }
+            if found.kind == FoundKind::Other {
+                walk.crowded.insert(dir.to_vec());
+                walk.left_out.insert(path, "a socket, a pipe or a device".to_owned());
+            } else {
+                walk.found.insert(path, found);
+            }
+        }
+        Ok(walk)
+    }
+
+    fn open(&self, path: &[u8]) -> io::Result<(Box<dyn Read>, Stat)> {
+        let gone = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more");
+        let found = self.look(path)?.filter(|found| found.kind == FoundKind::File).ok_or_else(gone)?;
+        if found.stat.size <= SHORT {
+            let (dir, name) = split(path);
+            let (said, content) = self.with(|channel| {
+                let said = channel.order(&format!("g {} {}\n", word(dir), word(name)))?;
+                Ok((said, channel.content()?))
+            })?;
+            let found = self.found(&said, None).ok_or_else(FarFiles::bad_answer)?;
+            return Ok((Box::new(io::Cursor::new(content)), found.stat));
+        }
+        let mut child =
+            self.own_channel(path, "[ -f \"./$n\" ] && [ ! -L \"./$n\" ] && exec cat -- \"./$n\"")?;
+        let out = child.stdout.take().ok_or_else(gone)?;
+        Ok((Box::new(Long { child, out }), found.stat))
+    }
+
+    fn look(&self, path: &[u8]) -> io::Result<Option<Found>> {
+        let said = self.order('l', path, "")?;
+        if said.is_empty() {
+            return Ok(None);
+        }
+        let target = said.split(' ').nth(6).and_then(|text| BASE64_STANDARD.decode(text).ok());
+        self.found(&said, target).map(Some).ok_or_else(FarFiles::bad_answer)
+    }
+
+    fn write(&self, path: &[u8], mode: u32, content: &mut dyn Read) -> io::Result<()> {
+        let mut begin = Vec::new();
+        content.take(SHORT + 1).read_to_end(&mut begin)?;
+        if begin.len() as u64 <= SHORT {
+            let (dir, name) = split(path);
+            let mut order = format!("p {} {} {mode:o}\n", word(dir), word(name));
+            for piece in begin.chunks(48) {
+                order.push_str(&BASE64_STANDARD.encode(piece));
+                order.push('\n');
+            }
+            return self.with(|channel| channel.order(&format!("{order}.\n"))).map(drop);
+        }
+        let script = format!("(umask 077; set -C; cat >\"./$n\") && chmod {mode:o} \"./$n\"");
+        let mut child = self.own_channel(path, &script)?;
+        let sent = match child.stdin.take() {
+            Some(mut stdin) => stdin.write_all(&begin).and_then(|()| io::copy(content, &mut stdin)),
+            None => Ok(0),
+        };
+        let done = child.wait_with_output()?;
+        match done.status.success() {
+            true => sent.map(drop),
+            false => {
+                Err(said(String::from_utf8_lossy(&done.stderr).lines().next_back().unwrap_or("it failed")))
+            }
+        }
+    }
+
+    fn link(&self, path: &[u8], target: &[u8]) -> io::Result<()> {
+        self.order('k', path, &word(target)).map(drop)
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        let (dir, name) = split(to);
+        self.order('r', from, &format!("{} {}", word(dir), word(name))).map(drop)
+    }
+
+    fn make_dir(&self, path: &[u8], mode: u32) -> io::Result<()> {
+        self.order('m', path, &format!("{mode:o}")).map(drop)
+    }
+
+    fn remove(&self, path: &[u8], is_dir: bool) -> io::Result<()> {
+        self.order('d', path, if is_dir { "1" } else { "0" }).map(drop)
+    }
+
+    fn set_mode(&self, dir: &[u8], mode: u32) -> io::Result<()> {
+        self.with(|channel| channel.order(&format!("c {} {mode:o}\n", word(dir)))).map(drop)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.with(|channel| channel.order("s = =\n")).map(drop)
+    }
+}
+
+/// Content from a channel of its own. Its end counts only if the other side says that it was the end.
+struct Long {
+    child: Child,
+    out: ChildStdout,
+}
+
+impl Read for Long {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.out.read(buf)? {
+            0 if !buf.is_empty() && !self.child.wait()?.success() => {
+                Err(io::Error::other("it could not be read to its end"))
+            }
+            read => Ok(read),
+        }
+    }
+}
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a directory there may be a workspace, by the operator's list; without one, it lies below the user's home.
+pub(crate) fn may_be_workspace(files: &FarFiles, roots: &[PathBuf]) -> Result<(), String> {
+    let (top, home) = (&files.top, &files.home);
+    if top.parent().is_none() {
+        return Err("it is the root of the file system".to_owned());
+    }
+    if home.parent().is_some() && home.starts_with(top) {
+        return Err("it is a home directory, or holds one; name a directory in it".to_owned());
+    }
+    let own: &[PathBuf] = if home.is_absolute() { std::slice::from_ref(home) } else { &[] };
+    let roots = if roots.is_empty() { own } else { roots };
+    match roots.iter().any(|root| top.starts_with(root) && top != Path::new("/")) {
+        true => Ok(()),
+        false => {
+            let roots: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+            let top = top.display();
+            Err(format!(
+                "{top} is not inside {}; the operator allows others with remote_workspace_roots",
+                roots.join(", ")
+            ))
+        }
+    }
+}

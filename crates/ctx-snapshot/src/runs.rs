@@ -1,0 +1,260 @@
+//! Snapshots around the runs of sessions: one before the first call of a run that may write, and one when the run ends or is
+//! paused. A run that writes nothing costs nothing.
+//!
+//! A snapshot that cannot be taken stops no run: it is said once, and the run has none.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctx_session::Ulid;
+
+use super::store::{Info, Reason};
+use super::tree::{PathText, RelPath};
+use super::workspace::{Ask, Snapshots, Workspace, resolve};
+use super::{SnapshotError, Tree};
+use ctx_cage::rights::Rights;
+
+/// Of the files that a run may not have changed itself, so many are named.
+const UNCERTAIN_MAX: usize = 1_000;
+
+/// What a call is about to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touch {
+    /// This file of the workspace.
+    File(RelPath),
+    /// Whatever it likes.
+    Anything,
+}
+
+/// A session's files.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub path: PathBuf,
+    pub uid: u32,
+    pub rights: Rights,
+}
+
+/// The runs that are under way. Everything but `begin` blocks.
+pub struct RunFiles {
+    snapshots: Snapshots,
+    runs: Mutex<HashMap<Ulid, Known>>,
+}
+
+/// Which run it is can be asked while its files are saved.
+struct Known {
+    run: Ulid,
+    state: Arc<Mutex<Run>>,
+}
+
+struct Run {
+    session: Ulid,
+    run: Ulid,
+    place: Place,
+    stretch: Stretch,
+    touched: Touched,
+}
+
+/// What the calls of a stretch were about to change.
+#[derive(Debug, Clone, Default)]
+struct Touched {
+    files: BTreeSet<RelPath>,
+    anything: bool,
+}
+
+enum Stretch {
+    /// It has written nothing yet, or nothing since a pause.
+    None,
+    Open {
+        before: Box<Info>,
+    },
+    /// It was paused while it may have been writing.
+    Paused,
+    /// There can be none.
+    Off,
+}
+
+impl RunFiles {
+    pub fn new(snapshots: Snapshots) -> RunFiles {
+        RunFiles { snapshots, runs: Mutex::default() }
+    }
+
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<Ulid, Known>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, session: Ulid) -> Option<Arc<Mutex<Run>>> {
+        self.runs().get(&session).map(|known| Arc::clone(&known.state))
+    }
+
+    /// A run begins, or goes on.
+    pub fn begin(&self, session: Ulid, run: Ulid, place: Place) {
+        let mut runs = self.runs();
+        if runs.get(&session).is_none_or(|known| known.run != run) {
+            let new = Run { session, run, place, stretch: Stretch::None, touched: Touched::default() };
+            runs.insert(session, Known { run, state: Arc::new(Mutex::new(new)) });
+        }
+    }
+
+    /// Something of a run is about to write.
+    pub fn before(&self, session: Ulid, touch: Touch) {
+        let Some(run) = self.run(session) else { return };
+        let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(run.stretch, Stretch::None | Stretch::Paused) {
+            run.open(&self.snapshots);
+        }
+        match touch {
+            Touch::File(path) => drop(run.touched.files.insert(path)),
+            Touch::Anything => run.touched.anything = true,
+        }
+    }
+
+    /// A run has ended.
+    pub fn after(&self, session: Ulid) {
+        let Some(state) = self.run(session) else { return };
+        let mut run = state.lock().unwrap_or_else(PoisonError::into_inner);
+        run.close(&self.snapshots, Reason::AfterRun);
+        let mut runs = self.runs();
+        // Not before: whoever finds no end of it and no run takes it for cut off.
+        if runs.get(&session).is_some_and(|known| known.run == run.run) {
+            runs.remove(&session);
+        }
+    }
+
+    /// What is there now, if the stretch that began with this snapshot is under way.
+    pub fn so_far(&self, workspace: &Workspace, before: &Info) -> Result<Option<Info>, SnapshotError> {
+        let Some(run) = before.session.and_then(|session| self.run(session)) else { return Ok(None) };
+        let run = run.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(&run.stretch, Stretch::Open { before: open } if open.id == before.id) {
+            return Ok(None);
+        }
+        let ask = Ask { since: Some(Box::new(before.clone())), ..run.ask(Reason::AfterRun) };
+        let touched = run.touched.clone();
+        // The run does not wait for the look.
+        drop(run);
+        let after = workspace.look(ask)?;
+        Ok(Some(Info { uncertain: touched.uncertain(workspace, before, &after)?, ..after }))
+    }
+
+    /// A session was paused: what is there now belongs to its checkpoint.
+    pub fn pause(&self, session: Ulid) {
+        let Some(run) = self.run(session) else { return };
+        let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
+        run.close(&self.snapshots, Reason::Checkpoint);
+    }
+
+    /// A paused session goes on: what is there now is not its doing.
+    pub fn resumed(&self, session: Ulid) {
+        let Some(run) = self.run(session) else { return };
+        let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(run.stretch, Stretch::Paused) {
+            run.open(&self.snapshots);
+        }
+    }
+
+    /// Whether the files of a session that runs can be saved.
+    pub fn check(&self, session: Ulid) -> Result<(), SnapshotError> {
+        let Some(run) = self.run(session) else { return Ok(()) };
+        let place = run.lock().unwrap_or_else(PoisonError::into_inner).place.clone();
+        resolve(&place.path, place.uid, &place.rights).map(drop)
+    }
+}
+
+impl Run {
+    fn workspace(&self, snapshots: &Snapshots) -> Result<Workspace, SnapshotError> {
+        snapshots.open(&self.place.path, self.place.uid, self.place.rights.clone())
+    }
+
+    fn ask(&self, reason: Reason) -> Ask {
+        Ask {
+            session: Some(self.session),
+            run: Some(self.run),
+            keep: reason == Reason::Checkpoint,
+            ..Ask::new(reason)
+        }
+    }
+
+    fn open(&mut self, snapshots: &Snapshots) {
+        let taken =
+            self.workspace(snapshots).and_then(|workspace| workspace.take(self.ask(Reason::BeforeRun)));
+        self.stretch = match taken {
+            Ok(before) => Stretch::Open { before: Box::new(before) },
+            Err(error) => {
+                tracing::warn!(session = %self.session, %error, "the files are not saved before this run");
+                Stretch::Off
+            }
+        };
+    }
+
+    fn close(&mut self, snapshots: &Snapshots, reason: Reason) {
+        let before = match std::mem::replace(&mut self.stretch, Stretch::None) {
+            Stretch::Open { before } => Some(*before),
+            Stretch::None | Stretch::Paused => None,
+            Stretch::Off => {
+                self.stretch = Stretch::Off;
+                return;
+            }
+        };
+        if before.is_none() && reason == Reason::AfterRun {
+            return;
+        }
+        let was_open = before.is_some();
+        if let Err(error) = self.try_close(snapshots, before, reason) {
+            tracing::warn!(session = %self.session, %error, "the files are not saved after this run");
+        }
+        self.touched = Touched::default();
+        if reason == Reason::Checkpoint && was_open {
+            self.stretch = Stretch::Paused;
+        }
+    }
+
+    fn try_close(
+        &self,
+        snapshots: &Snapshots,
+        before: Option<Info>,
+        reason: Reason,
+    ) -> Result<(), SnapshotError> {
+        let workspace = self.workspace(snapshots)?;
+        let since = before.clone().map(Box::new);
+        let after = workspace.take(Ask { since, ..self.ask(reason) })?;
+        let Some(before) = before else { return Ok(()) };
+        if before.tree == after.tree {
+            // Nothing was changed: there is no stretch to remember.
+            workspace.forget(&before)?;
+            if reason == Reason::AfterRun {
+                workspace.forget(&after)?;
+            }
+            return Ok(());
+        }
+        match self.touched.uncertain(&workspace, &before, &after)? {
+            uncertain if uncertain.is_empty() => Ok(()),
+            uncertain => workspace.change(Info { uncertain, ..after }),
+        }
+    }
+}
+
+impl Touched {
+    /// The changes that no call accounts for.
+    fn uncertain(
+        &self,
+        workspace: &Workspace,
+        before: &Info,
+        after: &Info,
+    ) -> Result<Vec<PathText>, SnapshotError> {
+        if self.anything {
+            return Ok(Vec::new());
+        }
+        let (was, is): (Tree, Tree) = (workspace.tree(before)?, workspace.tree(after)?);
+        let uncertain = was.differing(&is).into_iter().filter(|path| !self.files.contains(*path));
+        // A directory comes with the file that is put into it.
+        let uncertain = uncertain.filter(|path| {
+            let inside = [path.as_slice(), b"/"].concat();
+            !self.files.iter().any(|touched| touched.starts_with(&inside))
+        });
+        Ok(uncertain.take(UNCERTAIN_MAX).cloned().map(PathText).collect())
+    }
+}

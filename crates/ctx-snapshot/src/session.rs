@@ -1,0 +1,201 @@
+//! What a session changed, and taking it back: from the snapshots around its runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ctx_session::Ulid;
+
+use super::SnapshotError;
+use super::history::{Stretch, Touched, touched, undo};
+use super::plan::Report;
+use super::runs::RunFiles;
+use super::store::{Info, Reason, Store};
+use super::tree::{PathText, RelPath, Tree};
+use super::workspace::{Ask, Snapshots, Workspace};
+use ctx_cage::rights::Rights;
+
+/// The files of a session that has snapshots.
+pub struct SessionFiles {
+    pub workspace: Workspace,
+    pub uid: u32,
+    session: Ulid,
+}
+
+/// A stretch of a run, by its snapshots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    pub run: Ulid,
+    pub before: Info,
+    pub after: Info,
+    /// It was taken back but for these.
+    pub left: Option<BTreeSet<RelPath>>,
+}
+
+/// What some stretches changed.
+#[derive(Debug, Default)]
+pub struct Changes {
+    pub touched: BTreeMap<RelPath, Touched>,
+    /// Changes that others may have made.
+    pub uncertain: BTreeSet<RelPath>,
+    /// Before all of it.
+    first: Arc<Tree>,
+    ids: Vec<Ulid>,
+}
+
+/// A restore of which everything is ready.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    pub restore: Ulid,
+    pub undo: Ulid,
+    pub report: Report,
+}
+
+impl Snapshots {
+    /// The files of a session; None: no run of it has changed any, or what is known of it was removed.
+    pub fn of_session(&self, session: Ulid) -> Result<Option<SessionFiles>, SnapshotError> {
+        let mut newest: Option<(Ulid, Store)> = None;
+        for store in self.stores()? {
+            let id =
+                store.infos()?.iter().filter(|info| info.session == Some(session)).map(|info| info.id).max();
+            if let Some(id) = id.filter(|id| newest.as_ref().is_none_or(|(newest, _)| id > newest)) {
+                newest = Some((id, store));
+            }
+        }
+        let Some((_, store)) = newest else { return Ok(None) };
+        let (path, uid) = (store.about.path.clone(), store.about.uid);
+        let workspace = self.open(&path, uid, Rights::of(uid)?)?;
+        Ok(Some(SessionFiles { workspace, uid, session }))
+    }
+}
+
+impl SessionFiles {
+    /// The stretches of the session's runs that were not taken back, the oldest first. One that a crash cut off ends with
+    /// what is there now, for good; one that is under way does so for this look alone.
+    pub fn spans(&self, runs: &RunFiles) -> Result<Vec<Span>, SnapshotError> {
+        let (spans, open) = self.known()?;
+        let Some(before) = open else { return Ok(spans) };
+        if let Some(after) = runs.so_far(&self.workspace, &before)? {
+            return Ok(spans.into_iter().chain([Span::new(before, after)]).collect());
+        }
+        // Its end may have come between the two.
+        let (spans, open) = self.known()?;
+        let Some(before) = open else { return Ok(spans) };
+        let since = Some(Box::new(before.clone()));
+        let ask = Ask { session: before.session, run: before.run, since, ..Ask::new(Reason::AfterRun) };
+        let after = self.workspace.take(ask)?;
+        let (was, is) = (self.workspace.tree(&before)?, self.workspace.tree(&after)?);
+        let uncertain = was.differing(&is).into_iter().cloned().map(PathText).collect();
+        let after = Info { uncertain, ..after };
+        self.workspace.change(after.clone())?;
+        Ok(spans.into_iter().chain([Span::new(before, after)]).collect())
+    }
+
+    fn known(&self) -> Result<(Vec<Span>, Option<Info>), SnapshotError> {
+        let infos = self.workspace.infos()?;
+        let mine: Vec<Info> = infos.into_iter().filter(|info| info.session == Some(self.session)).collect();
+        Ok(spans(&mine))
+    }
+
+    /// What these stretches changed together.
+    pub fn changes(&self, spans: &[Span]) -> Result<Changes, SnapshotError> {
+        let mut stretches = Vec::new();
+        for Span { run, before, after, left } in spans {
+            let (before, after) = (self.workspace.saw(before)?, self.workspace.saw(after)?);
+            stretches.push(Stretch { run: *run, before, after, left: left.clone() });
+        }
+        let first = stretches.first().map(|stretch| Arc::clone(&stretch.before.tree)).unwrap_or_default();
+        let uncertain = spans.iter().flat_map(|span| &span.after.uncertain).map(|path| path.0.clone());
+        Ok(Changes {
+            touched: touched(&stretches),
+            uncertain: uncertain.collect(),
+            first,
+            ids: spans.iter().map(|span| span.before.id).collect(),
+        })
+    }
+
+    /// What taking them back would do.
+    pub fn preview(&self, changes: &Changes) -> Result<Report, SnapshotError> {
+        self.workspace.preview_wishes(&undo(&changes.touched), &changes.first)
+    }
+
+    /// Takes changes back, if `record` agrees when all is ready. With `waits`, what counts after a crash is whether the
+    /// session's log has a record that names the restore.
+    pub fn take_back<E: From<SnapshotError>>(
+        &self,
+        changes: &Changes,
+        waits: bool,
+        record: impl FnOnce(&Ready) -> Result<(), E>,
+    ) -> Result<Ready, E> {
+        let wishes = undo(&changes.touched);
+        let ask = Ask {
+            session: Some(self.session),
+            label: Some("before files of a session went back".to_owned()),
+            undoes: changes.ids.clone(),
+            ..Ask::new(Reason::BeforeRestore)
+        };
+        let (prepared, undo) = self.workspace.prepare(&wishes, &changes.first, ask, waits)?;
+        let mut ready = Ready { restore: prepared.id(), undo: undo.id, report: prepared.report() };
+        if let Err(refused) = record(&ready) {
+            prepared.discard()?;
+            return Err(refused);
+        }
+        ready.report = prepared.apply()?;
+        Ok(ready)
+    }
+}
+
+impl Span {
+    fn new(before: Info, after: Info) -> Span {
+        Span { run: before.run.unwrap_or(before.id), before, after, left: None }
+    }
+}
+
+/// What is left of the stretches that were taken back, by their first snapshots.
+fn left(infos: &[Info]) -> BTreeMap<Ulid, BTreeSet<RelPath>> {
+    let mut left: BTreeMap<Ulid, BTreeSet<RelPath>> = BTreeMap::new();
+    for info in infos {
+        let kept: BTreeSet<RelPath> = info.kept.iter().map(|path| path.0.clone()).collect();
+        for id in &info.undoes {
+            left.entry(*id).or_insert_with(|| kept.clone()).retain(|path| kept.contains(path));
+        }
+    }
+    left
+}
+
+/// The stretches in a session's snapshots, and the beginning of one that has no end.
+fn spans(infos: &[Info]) -> (Vec<Span>, Option<Info>) {
+    let left = left(infos);
+    let mut spans = Vec::new();
+    let mut open: Option<Info> = None;
+    for info in infos {
+        let is_end = match info.reason {
+            Reason::AfterRun | Reason::Checkpoint => true,
+            // A run that was cut off by a crash ends at the latest here.
+            Reason::BeforeRun => open.is_some(),
+            Reason::Asked | Reason::Shell | Reason::BeforeRestore => false,
+        };
+        if is_end && let Some(before) = open.take() {
+            let left = left.get(&before.id).cloned();
+            spans.push(Span { left, ..Span::new(before, info.clone()) });
+        }
+        if info.reason == Reason::BeforeRun {
+            open = Some(info.clone());
+        }
+    }
+    spans.retain(|span| span.left.as_ref().is_none_or(|left| !left.is_empty()));
+    (spans, open.filter(|before| !left.contains_key(&before.id)))
+}
+
+/// Those of the last run that was not taken back, with what is left of later ones; where all were, what is left of them.
+pub fn last_run(spans: &[Span]) -> &[Span] {
+    let whole = spans.iter().rposition(|span| span.left.is_none());
+    let Some((last, earlier)) = whole.and_then(|at| spans.get(..=at)?.split_last()) else { return spans };
+    let first = earlier.iter().rposition(|span| span.run != last.run).map_or(0, |at| at + 1);
+    spans.get(first..).unwrap_or_default()
+}
+
+/// Those that began after a checkpoint was made.
+pub fn since(spans: &[Span], checkpoint: Ulid) -> &[Span] {
+    let first = spans.iter().position(|span| span.before.id > checkpoint).unwrap_or(spans.len());
+    spans.get(first..).unwrap_or_default()
+}

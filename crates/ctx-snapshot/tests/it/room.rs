@@ -1,0 +1,102 @@
+//! How much is kept.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says why and stops")]
+
+use super::support::{ANN, World};
+use ctx_cage::rights::Rights;
+use ctx_session::{IdSource, Timestamp, Ulid};
+use ctx_snapshot::workspace::Ask;
+use ctx_snapshot::{Info, Limits, Reason, Workspace};
+
+/// Bytes that do not get smaller when they are packed.
+fn noise(seed: u64) -> String {
+    let mut ids = IdSource::new(seed);
+    (0..4000).map(|at| ids.next(Timestamp::from_millis(at * 7919)).to_string()).collect()
+}
+
+fn opened(world: &World, budget_bytes: u64) -> Workspace {
+    let limits = Limits { budget_bytes, ..Limits::default() };
+    world.limited(limits).open(&world.work, ANN, Rights::of(ANN).unwrap()).unwrap()
+}
+
+#[test]
+fn the_oldest_snapshots_go_over_the_budget_and_none_that_a_checkpoint_needs() {
+    let world = World::new();
+    let mut taken: Vec<Info> = Vec::new();
+    for n in 0..12 {
+        world.write("file", &noise(n));
+        world.give_to_ann();
+        let ask = Ask { keep: n == 1, ..Ask::new(Reason::Asked) };
+        taken.push(opened(&world, 400_000).take(ask).unwrap());
+    }
+    let workspace = opened(&world, 400_000);
+    let left: Vec<Ulid> = workspace.infos().unwrap().iter().map(|info| info.id).collect();
+    assert!(left.contains(&taken[1].id), "a checkpoint needs it");
+    assert!(left.contains(&taken[11].id), "it was just taken");
+    assert!(!left.contains(&taken[0].id) && !left.contains(&taken[2].id), "{left:?}");
+    let bytes = world.snapshots().bytes().unwrap();
+    assert!(bytes <= 400_000, "{bytes}");
+    // What is left is whole.
+    workspace.restore(&taken[1]).unwrap();
+    assert_eq!(std::fs::read_to_string(world.work.join("file")).unwrap(), noise(1));
+    let gone = workspace.info(taken[0].id).unwrap_err().to_string();
+    assert!(gone.contains("removed to make room"), "{gone}");
+}
+
+#[test]
+fn a_prune_removes_what_is_old_and_what_belongs_to_sessions_that_are_gone() {
+    let world = World::new();
+    let mut ids = IdSource::new(7);
+    let (gone, held) = (ids.next(Timestamp::from_millis(1)), ids.next(Timestamp::from_millis(2)));
+    let mut taken = Vec::new();
+    for (n, (session, keep)) in
+        [(Some(gone), true), (Some(held), true), (Some(held), false), (None, false)].into_iter().enumerate()
+    {
+        world.write("file", &n.to_string());
+        world.give_to_ann();
+        taken.push(world.open().take(Ask { session, keep, ..Ask::new(Reason::Asked) }).unwrap());
+    }
+    let left = || world.open().infos().unwrap().iter().map(|info| info.id).collect::<Vec<_>>();
+    let prune = |before| {
+        world
+            .snapshots()
+            .prune(None, before, &|session, _| session == gone, &|session, _| session == held)
+            .unwrap()
+    };
+    assert_eq!(prune(Timestamp::from_millis(0)).snapshots, 1);
+    assert_eq!(left(), [taken[1].id, taken[2].id, taken[3].id]);
+    let pruned = prune(Timestamp::from_millis(u64::MAX / 2));
+    assert!(pruned.snapshots == 1 && pruned.bytes > 0, "{pruned:?}");
+    assert_eq!(left(), [taken[1].id, taken[2].id], "a rollback needs what the session did since");
+    world.open().restore(&taken[2]).unwrap();
+    assert_eq!(std::fs::read_to_string(world.work.join("file")).unwrap(), "2");
+}
+
+#[test]
+fn what_one_user_keeps_takes_no_room_from_another() {
+    let world = World::new();
+    let (ann, bob) = (world.work.clone(), world.work.with_file_name("bob"));
+    world.write("file", &noise(1));
+    world.give_to_ann();
+    let of_ann = opened(&world, 400_000).take(Ask::new(Reason::Asked)).unwrap();
+    std::fs::create_dir(&bob).unwrap();
+    std::os::unix::fs::chown(&bob, Some(ANN + 1), None).unwrap();
+    let limits = Limits { budget_bytes: 400_000, ..Limits::default() };
+    for n in 0..12 {
+        std::fs::write(bob.join("file"), noise(100 + n)).unwrap();
+        let theirs = world.limited(limits).open(&bob, ANN + 1, Rights::of(ANN + 1).unwrap()).unwrap();
+        theirs.take(Ask { keep: true, ..Ask::new(Reason::Asked) }).unwrap();
+    }
+    let left = world.limited(limits).open(&ann, ANN, Rights::of(ANN).unwrap()).unwrap().infos().unwrap();
+    assert_eq!(left.iter().map(|info| info.id).collect::<Vec<_>>(), [of_ann.id]);
+}
+
+#[test]
+fn a_pipe_in_the_place_of_ignore_rules_keeps_nobody_waiting() {
+    let world = World::new();
+    world.write("file", "x");
+    world.write(".git/info/more", "");
+    let pipe = world.work.join(".git/info/exclude");
+    rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::from_raw_mode(0o644)).unwrap();
+    world.give_to_ann();
+    world.take();
+}

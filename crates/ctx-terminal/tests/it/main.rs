@@ -1,0 +1,3 @@
+//! The integration tests of `ctx-terminal`.
+
+mod repainted;
