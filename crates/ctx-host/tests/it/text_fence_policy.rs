@@ -152,7 +152,7 @@ fn a_line_that_an_earlier_one_leaves_nothing_to_decide_is_an_error() {
     ] {
         assert!(Policy::parse(text).is_ok(), "{text:?}");
     }
-    let long: String = (0..100_000).map(|n| format!("deny x{n}\n")).collect();
+    let long: String = (0..5000).map(|n| format!("deny x{n}\n")).collect();
     assert!(Policy::parse(&long).is_ok());
 }
 
