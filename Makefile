@@ -3,8 +3,8 @@
 CARGO ?= cargo
 DEMO  ?= .demo
 CTX   := target/release/ctx
-# Most tests wait for processes: two at a time for every core.
-RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
+# Most tests wait for processes, and two test programs run at once: each has one more than there are cores.
+RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 
 .PHONY: run build test test-long test-system check bench fmt recording setup setup-test
 
@@ -19,9 +19,9 @@ test: setup-test
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUST_TEST_THREADS=$(RUST_TEST_THREADS) CARGO=$(CARGO) scripts/test
 
-# The same with ten times the rounds of tests that kill or race.
+# The same with ten times the rounds of tests that kill or race, on the real disk.
 test-long:
-	CTX_TEST_ROUNDS=10 $(MAKE) test
+	CTX_TEST_ROUNDS=10 TMPDIR=$${TMPDIR:-/tmp} $(MAKE) test
 
 # Real agents from npm with a model server on this machine: as MCP hosts, and resuming sessions handed on to them. `docs/test-system.md`.
 SYSTEM := target/test-system

@@ -135,7 +135,8 @@ fn a_frozen_cage_uses_no_processor_and_goes_on_later() {
         let asked = Instant::now();
         running.freeze().unwrap();
         let took = asked.elapsed();
-        assert!(took < Duration::from_millis(200), "{means}: {took:?}");
+        // `bench` has the 200 ms that it may take on a quiet machine.
+        assert!(took < Duration::from_secs(5), "{means}: {took:?}");
         let (frozen, since) = (ticks(&name), Instant::now());
         until("some time to pass", || (since.elapsed() > Duration::from_millis(150)).then_some(()));
         assert_eq!(ticks(&name), frozen, "{means}");

@@ -49,6 +49,8 @@ impl World {
         let path = self.work.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+        // Every change has a millisecond of its own: snapshots are ordered by theirs.
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 
     pub fn mode(&self, path: &str, mode: u32) {

@@ -64,14 +64,14 @@ const REPEATED: &[&str] = &[
 ];
 
 #[test]
-fn a_megabyte_of_anything_ends_in_time() {
-    const BYTES: usize = 1 << 20;
+fn a_long_command_of_anything_ends_in_time() {
+    const BYTES: usize = 256 << 10;
     for piece in REPEATED {
         let command = piece.repeat(BYTES / piece.len());
         let start = Instant::now();
         let _ = programs(&command);
         // Linear time is far below this on a busy machine without optimisation; quadratic time is far above.
-        assert!(start.elapsed() < Duration::from_secs(20), "{piece:?}: {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(10), "{piece:?}: {:?}", start.elapsed());
     }
 }
 

@@ -26,7 +26,7 @@ fn serve_to_its_end(daemon: &Daemon) -> (Option<i32>, String) {
 
 #[test]
 fn on_a_full_disk_a_message_is_refused_and_nothing_is_lost() {
-    let (disk, mut daemon) = on_small_disk(1024);
+    let (disk, mut daemon) = on_small_disk(2048);
     let mut client = daemon.client();
     client.say("default", "m1", "there was room");
     disk.fill();

@@ -267,7 +267,7 @@ fn a_stream_ends_when_its_token_is_revoked() {
     let id = listed.lines().last().and_then(|line| line.split_whitespace().next()).unwrap().to_owned();
     let mut stream = std::process::Command::new("curl")
         .args([
-            "-sS",
+            "-isS",
             "-N",
             "-H",
             &format!("Authorization: Bearer {other}"),
@@ -278,7 +278,7 @@ fn a_stream_ends_when_its_token_is_revoked() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // It is open once something has come.
+    // It is open once its status line has come.
     let mut first = [0u8; 1];
     std::io::Read::read_exact(stream.stdout.as_mut().unwrap(), &mut first).unwrap();
     http.daemon.ctx(&["token", "revoke", &id]).ok();

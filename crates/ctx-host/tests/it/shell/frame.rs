@@ -412,6 +412,7 @@ fn guard_of(bench: &Bench) -> Option<i32> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_that_was_killed_is_replaced() {
     let bench = Bench::new(Kind::Bash).await;
+    eventually("a guard", || guard_of(&bench).is_some()).await;
     let first = guard_of(&bench).unwrap();
     bench.out(&format!("kill -9 {first}")).await;
     eventually("another guard", || guard_of(&bench).is_some_and(|pid| pid != first)).await;
