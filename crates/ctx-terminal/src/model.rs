@@ -18,7 +18,7 @@ use super::place::Bounds;
 use super::protocol::Size;
 use super::{repaint, unseen};
 
-/// Plain output that the model has not drawn yet: beyond this it is drawn, as far as it can still be seen.
+/// Plain output that the model has not drawn yet: beyond this it keeps what can still be seen of it, or draws it.
 const UNDRAWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The colours of a terminal that nobody has coloured: what programs are told that ask.
@@ -138,7 +138,7 @@ impl Model {
         if self.held_until().is_none() && unseen::is_plain(bytes) {
             self.undrawn.extend_from_slice(bytes);
             if self.undrawn.len() > UNDRAWN_BYTES_MAX {
-                self.draw();
+                self.forget_unseen();
             }
         } else {
             self.draw();
@@ -150,6 +150,17 @@ impl Model {
     /// Whether some output is not drawn yet.
     pub fn is_undrawn(&self) -> bool {
         !self.undrawn.is_empty()
+    }
+
+    /// Makes room without drawing, where much of it will not be seen.
+    fn forget_unseen(&mut self) {
+        let rows = usize::from(self.size.rows);
+        let seen = unseen::seen(&self.undrawn, rows, rows + self.lines).concat();
+        if seen.len() <= UNDRAWN_BYTES_MAX / 2 {
+            self.undrawn = seen;
+        } else {
+            self.draw();
+        }
     }
 
     /// Draws what is not drawn yet.
@@ -289,8 +300,9 @@ mod tests {
         // At the top, in the middle of a line, within regions that scroll, on the alternate screen.
         for before in ["", "ab\r\ncd", "\x1b[2;4r\x1b[3;1H", "\x1b[1;3r\x1b[2;5H", "\x1b[?1049h\x1b[3;3H"] {
             let (mut model, mut drawn) = (Model::with_scrollback(size, 30), Model::with_scrollback(size, 30));
-            for text in [before, &flood(1), "\x1b[31mend\x1b[2;2Hx", &flood(500), "last"] {
+            for text in [before, &flood(1), "\x1b[31mend\x1b[2;2Hx", &flood(500), &flood(900), "last"] {
                 model.feed(text.as_bytes());
+                model.forget_unseen();
                 for line in text.split_inclusive('\n') {
                     drawn.feed(line.as_bytes());
                     drawn.draw();
