@@ -95,8 +95,9 @@ pub struct Conversation {
 #[derive(Default)]
 struct Marks {
     superseded: HashMap<Ulid, RemovedBy>,
-    /// The summary that took a message's place, which may itself have been replaced.
-    replaced_by: HashMap<Ulid, Ulid>,
+    /// The summaries that ever took a message's place, which may themselves have been replaced: a summary that a
+    /// rollback brings back stands where it stood.
+    replaced_by: HashMap<Ulid, Vec<Ulid>>,
     summaries: HashMap<Ulid, Message>,
     pinned: HashMap<Ulid, bool>,
 }
@@ -113,7 +114,9 @@ impl Marks {
                 }
                 Change::Restored { ids, .. } => self.restore(&ids),
                 Change::Said(message) if !just_gone.is_empty() => {
-                    self.replaced_by.extend(just_gone.drain(..).map(|id| (id, message.id)));
+                    for id in just_gone.drain(..) {
+                        self.replaced_by.entry(id).or_default().push(message.id);
+                    }
                     self.summaries.insert(message.id, message);
                 }
                 Change::Said(_) => {}
@@ -126,24 +129,30 @@ impl Marks {
 
     fn supersede(&mut self, ids: &[Ulid], by: RemovedBy) {
         self.superseded.extend(ids.iter().map(|id| (*id, by)));
-        for id in ids {
-            self.replaced_by.remove(id);
-        }
     }
 
     fn restore(&mut self, ids: &[Ulid]) {
         for id in ids {
             self.superseded.remove(id);
-            self.replaced_by.remove(id);
         }
     }
 
     /// The summary that counts in the place of a message that does not.
     fn summary_for(&self, id: Ulid) -> Option<&Message> {
-        // No more steps than there are summaries: a file that someone edited may lead in a circle.
-        let steps = std::iter::successors(self.replaced_by.get(&id), |id| self.replaced_by.get(id));
-        let mut steps = steps.take(self.summaries.len());
-        steps.find(|id| !self.superseded.contains_key(id)).and_then(|id| self.summaries.get(id))
+        let mut open = vec![id];
+        // A file that someone edited may lead in a circle.
+        let mut passed = HashSet::new();
+        while let Some(id) = open.pop() {
+            for by in self.replaced_by.get(&id).into_iter().flatten() {
+                if !self.superseded.contains_key(by) {
+                    return self.summaries.get(by);
+                }
+                if passed.insert(*by) {
+                    open.push(*by);
+                }
+            }
+        }
+        None
     }
 }
 
