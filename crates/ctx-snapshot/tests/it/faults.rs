@@ -180,6 +180,36 @@ fn a_full_disk_refuses_a_restore_before_anything_has_changed() {
     assert_eq!(fs::metadata(world.work.join("large")).unwrap().len(), 9 << 20);
 }
 
+/// Large content is written by threads of its own: what goes wrong there reaches whoever asked.
+#[test]
+fn a_store_without_room_for_large_content_keeps_nothing_of_it() {
+    let world = World::new();
+    let store = world.dir.path().join("store");
+    let _disk = SmallDisk::mount(&store, 3 << 10);
+    let noise = |bytes: usize| -> Vec<u8> {
+        let mut state = 1u64;
+        std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state.to_be_bytes()[0]
+        })
+        .take(bytes)
+        .collect()
+    };
+    fs::write(world.work.join("large"), noise(7 << 20)).unwrap();
+    world.give_to_ann();
+    let error = world.open().take(Ask::new(Reason::Asked)).unwrap_err();
+    assert_eq!(error.code(), ctx_session::Code::Enospc, "{error}");
+    assert!(world.open().infos().unwrap().is_empty());
+    let left = state(&store).into_keys().filter(|path| path.windows(4).any(|part| part == b"tmp."));
+    assert_eq!(left.count(), 0);
+    fs::write(world.work.join("large"), noise(2 << 20)).unwrap();
+    world.give_to_ann();
+    let taken = world.take();
+    fs::remove_file(world.work.join("large")).unwrap();
+    world.open().restore(&taken).unwrap();
+    assert_eq!(fs::read(world.work.join("large")).unwrap(), noise(2 << 20));
+}
+
 #[test]
 fn a_restore_for_a_session_waits_for_its_record() {
     let world = World::new();
