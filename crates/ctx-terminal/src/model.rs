@@ -287,7 +287,6 @@ mod tests {
 
     #[test]
     fn a_flood_of_lines_looks_as_if_every_line_had_been_drawn() {
-        let size = Size::new(20, 5);
         let flood = |from: u32| -> String {
             let line = |n: u32| match n % 7 {
                 0 => format!("{n} a line that is longer than the screen is wide\r\n"),
@@ -298,7 +297,10 @@ mod tests {
             (from..from + 400).map(line).collect()
         };
         // At the top, in the middle of a line, within regions that scroll, on the alternate screen.
-        for before in ["", "ab\r\ncd", "\x1b[2;4r\x1b[3;1H", "\x1b[1;3r\x1b[2;5H", "\x1b[?1049h\x1b[3;3H"] {
+        let befores = ["", "ab\r\ncd", "\x1b[2;4r\x1b[3;1H", "\x1b[1;3r\x1b[2;5H", "\x1b[?1049h\x1b[3;3H"];
+        // Narrow, where lines wrap, and wide, where the first line that is kept is the first that was fed.
+        for (cols, before) in [20, 60].into_iter().flat_map(|cols| befores.map(|before| (cols, before))) {
+            let size = Size::new(cols, 5);
             let (mut model, mut drawn) = (Model::with_scrollback(size, 30), Model::with_scrollback(size, 30));
             for text in [before, &flood(1), "\x1b[31mend\x1b[2;2Hx", &flood(500), &flood(900), "last"] {
                 model.feed(text.as_bytes());
@@ -308,9 +310,9 @@ mod tests {
                     drawn.draw();
                 }
             }
-            assert_eq!(model.scrollback(), drawn.scrollback(), "{before:?}");
+            assert_eq!(model.scrollback(), drawn.scrollback(), "{cols} {before:?}");
             let both = [&mut model, &mut drawn].map(|model| String::from_utf8(model.repaint(30)).unwrap());
-            assert_eq!(both[0], both[1], "{before:?}");
+            assert_eq!(both[0], both[1], "{cols} {before:?}");
         }
     }
 
