@@ -119,7 +119,7 @@ fn chat(root: Root, agent: &str, session: Option<String>) -> Result<(), Failure>
     let _ = client::hand_over(&root);
     let mut words = vec!["chat", agent];
     words.extend(session.as_deref().map(|session| ["--session", session]).into_iter().flatten());
-    commands::chat::run(commands::chat::Args::of_words(&words)?, &root)
+    commands::start::chat::run(commands::start::chat::Args::of_words(&words)?, &root)
 }
 
 /// Asks a model or an agent, and prints what comes of it.

@@ -36,7 +36,7 @@ use ctx_terminal::Terminals;
 use ctx_views::RootDir;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::commands::cage::cage_wishes;
+use crate::commands::shell::cage::cage_wishes;
 use crate::config::{CageMode, Config, FileArg};
 use crate::detach;
 use crate::failure::Failure;

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::mcp::Servers;
 use super::{passwd, projects, shells};
-use crate::commands::guard;
+use crate::commands::hidden::guard;
 use crate::config::Shells;
 use crate::failure::Failure;
 use crate::shell_host::host_config;

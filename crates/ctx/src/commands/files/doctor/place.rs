@@ -12,7 +12,7 @@ use rustix::process::Pid;
 
 use super::finding::{Finding, Report, size};
 use crate::client::Api;
-use crate::commands::cage::own_parent;
+use crate::commands::shell::cage::own_parent;
 use crate::failure::Failure;
 use crate::root::{Root, shell_word};
 use crate::words;

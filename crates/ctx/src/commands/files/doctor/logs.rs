@@ -12,7 +12,7 @@ use ctx_journal::{FORMAT_VERSION, FileJournal, Journal, JournalError, LogPath, l
 
 use super::blobs;
 use super::finding::{Finding, Report, size};
-use crate::commands::repair::{Known, Left, Logs, Says, advice, all_logs, copies};
+use crate::commands::files::repair::{Known, Left, Logs, Says, advice, all_logs, copies};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::root::Root;

@@ -1,7 +1,7 @@
 //! Keys and what they do, in milliseconds and without a terminal.
 
 use super::*;
-use crate::commands::watch::block::Line;
+use crate::commands::shell::watch::block::Line;
 
 pub fn item(key: &str, name: &str, mark: Mark) -> Item {
     let state = if mark == Mark::Busy { "running" } else { "open" };

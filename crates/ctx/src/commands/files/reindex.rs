@@ -62,7 +62,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             .hint("`ctx doctor` shows details; the daemon retries what is missing"));
     }
     if args.json {
-        return super::stats::print_all(root);
+        return crate::commands::reading::stats::print_all(root);
     }
     if !args.quiet {
         let stats = ctx_views::db::IndexReader::open(&index::path(root))?;

@@ -19,7 +19,7 @@ use ctx_views::files::{LATEST, MESSAGES, STATE};
 use ctx_views::read::{Place, Reader};
 
 use crate::client::Api;
-use crate::commands::audit::AUDIT;
+use crate::commands::files::audit::AUDIT;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;

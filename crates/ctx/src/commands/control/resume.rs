@@ -3,8 +3,8 @@
 use ctx_api::http::{Issue, Posted, Resume, Session, WentOn};
 use ctx_session::{Code, SessionId, StateName};
 
-use super::checkpoints;
 use crate::client::Api;
+use crate::commands::revise::checkpoints;
 use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions};

@@ -12,7 +12,7 @@ use ctx_session::{Body, Code, StateName};
 use ctx_views::read::SessionRef;
 
 use crate::client::Api;
-use crate::commands::checkpoints;
+use crate::commands::revise::checkpoints;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::render::Transcript;

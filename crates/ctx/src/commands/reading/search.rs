@@ -16,7 +16,7 @@ use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::{index, sessions, words};
 
-use super::import::{absolute, agent};
+use crate::commands::sessions::import::{absolute, agent};
 
 /// Hits that stand for a session.
 const HITS: usize = 3;

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use ctx_api::http::{NewSession, ResumeAt, ResumeFrom, Session};
 
-use super::checkpoints;
 use crate::client::Api;
+use crate::commands::revise::checkpoints;
 use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions};

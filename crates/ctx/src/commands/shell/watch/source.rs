@@ -11,7 +11,7 @@ use ctx_views::read::{Reader, SessionRef, Summary as SessionSummary};
 
 use super::block::{Block, SessionBlocks, ShellBlocks};
 use super::model::{Item, Mark};
-use crate::commands::shells::Summary;
+use crate::commands::shell::shells::Summary;
 use crate::failure::Failure;
 use crate::output;
 use crate::render::{Transcript, Wanted};

@@ -185,7 +185,7 @@ pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
     } else {
         out.write_all(as_table(&rows, output::width(), Paint::for_stdout()).as_bytes())?;
         if args.is_plain() {
-            out.write_all(super::term::ls::beside_sessions(root).as_bytes())?;
+            out.write_all(crate::commands::shell::term::ls::beside_sessions(root).as_bytes())?;
         }
     }
     out.flush()?;

@@ -213,8 +213,8 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::commands::watch::block::{Block, Line};
-    use crate::commands::watch::model::tests::{command, item, model, press};
+    use crate::commands::shell::watch::block::{Block, Line};
+    use crate::commands::shell::watch::model::tests::{command, item, model, press};
 
     fn drawn(model: &mut Model, width: u16, height: u16, colours: bool) -> Buffer {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
