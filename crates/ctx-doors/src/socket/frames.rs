@@ -4,8 +4,8 @@ use ctx_api::socket::{Content, DoneStatus, Frame};
 use ctx_engine::{Event, EventId};
 use ctx_session::port::DeltaKind;
 use ctx_session::record::{
-    ApprovalBody, Body, CheckpointBody, FinishReason, LimitHit, MessageBody, Record, RunBody, SessionBody,
-    StateName, ToolBody,
+    ApprovalBody, AssistantFinished, Body, Caller, CheckpointBody, FinishReason, LimitHit, MessageBody,
+    Record, RunBody, SessionBody, StateName, ToolBody,
 };
 use ctx_session::{RunId, SessionId};
 
@@ -131,62 +131,12 @@ pub fn of_event(named: &Named, event: &Event) -> Vec<(EventId, Frame)> {
 
 fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
     let at = EventId::record(record.seq);
-    let id = at.to_string();
-    let session = named.session.clone();
+    let (id, session) = (at.to_string(), named.session.clone());
     let one = |frame: Frame| vec![(at, frame)];
-    let done = |at: EventId, run: RunId, status: DoneStatus| {
-        let (id, session) = (Some(at.to_string()), named.session.clone());
-        (at, Frame::Done { id, run: run.to_string(), session, status, finish_reason: None })
-    };
     match &record.body {
-        Body::Run(RunBody::Context(context)) => one(Frame::Start {
-            id,
-            run: context.turn_id.to_string(),
-            // As the tree has it, which this socket is part of.
-            model: context.model.clone(),
-            session,
-            session_id: named.id.to_string(),
-        }),
-        Body::Message(MessageBody::AssistantFinished(message)) if message.caller.is_some() => Vec::new(),
-        Body::Message(MessageBody::AssistantFinished(message)) => {
-            let run = message.turn_id.to_string();
-            // A step that only called tools has said nothing.
-            let said = (!message.text.is_empty()).then(|| Frame::Message {
-                id,
-                run: run.clone(),
-                session: session.clone(),
-                role: "assistant".to_owned(),
-                content: vec![Content::Text { text: message.text.clone() }],
-                truncated: false,
-                whole: None,
-                at_output_limit: message.finish_reason == FinishReason::Length,
-            });
-            let after = EventId { seq: record.seq, n: 1 };
-            let used = message.usage.map(|usage| Frame::Usage { id: after.to_string(), run, session, usage });
-            said.map(|frame| (at, frame)).into_iter().chain(used.map(|frame| (after, frame))).collect()
-        }
-        Body::Tool(ToolBody::Started(tool)) => one(Frame::ToolCall {
-            id,
-            run: tool.turn_id.to_string(),
-            session,
-            call: tool.call_id.to_string(),
-            name: tool.name.clone(),
-            input: tool.input.clone(),
-            truncated: false,
-            caller: tool.caller.as_ref().map(|caller| caller.name.clone()),
-        }),
-        Body::Tool(ToolBody::Finished(tool)) => one(Frame::ToolResult {
-            id,
-            run: tool.turn_id.to_string(),
-            session,
-            call: tool.call_id.to_string(),
-            status: tool.status.to_string(),
-            output: tool.output.clone(),
-            truncated: tool.truncated,
-            diff: tool.diff.clone(),
-            summary: tool.summary.clone(),
-            caller: tool.caller.as_ref().map(|caller| caller.name.clone()),
-        }),
+        Body::Run(body) => of_run(named, record.seq, body),
+        Body::Tool(body) => of_tool(id, session, body).map(one).unwrap_or_default(),
+        Body::Message(MessageBody::AssistantFinished(message)) => of_answer(named, record.seq, message),
         Body::Checkpoint(CheckpointBody::Created(made)) => one(Frame::Paused {
             id,
             run: made.turn_id.to_string(),
@@ -206,35 +156,114 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             subject: asked.subject.clone(),
             diff: asked.diff.clone(),
         }),
-        Body::Run(RunBody::Retrying(retry)) => one(Frame::Retrying {
+        Body::Session(_)
+        | Body::Compaction(_)
+        | Body::Message(_)
+        | Body::Subagent(_)
+        | Body::Checkpoint(_)
+        | Body::Terminal(_)
+        | Body::Approval(_) => Vec::new(),
+    }
+}
+
+/// An answer of the agent and what it used. What a subagent says is for the agent.
+fn of_answer(named: &Named, seq: u64, message: &AssistantFinished) -> Vec<(EventId, Frame)> {
+    if message.caller.is_some() {
+        return Vec::new();
+    }
+    let (at, after) = (EventId::record(seq), EventId { seq, n: 1 });
+    let (run, session) = (message.turn_id.to_string(), named.session.clone());
+    // A step that only called tools has said nothing.
+    let said = (!message.text.is_empty()).then(|| Frame::Message {
+        id: at.to_string(),
+        run: run.clone(),
+        session: session.clone(),
+        role: "assistant".to_owned(),
+        content: vec![Content::Text { text: message.text.clone() }],
+        truncated: false,
+        whole: None,
+        at_output_limit: message.finish_reason == FinishReason::Length,
+    });
+    let used = message.usage.map(|usage| Frame::Usage { id: after.to_string(), run, session, usage });
+    said.map(|frame| (at, frame)).into_iter().chain(used.map(|frame| (after, frame))).collect()
+}
+
+fn of_tool(id: String, session: String, body: &ToolBody) -> Option<Frame> {
+    match body {
+        ToolBody::Started(tool) => Some(Frame::ToolCall {
             id,
-            run: retry.turn_id.to_string(),
+            run: tool.turn_id.to_string(),
             session,
-            code: retry.code,
-            reason: retry.reason.clone(),
-            message: retry.message.clone(),
-            attempt: retry.attempt,
-            attempts_max: retry.attempts_max,
-            wait_ms: retry.wait_ms,
-            caller: retry.caller.as_ref().map(|caller| caller.name.clone()),
+            call: tool.call_id.to_string(),
+            name: tool.name.clone(),
+            input: tool.input.clone(),
+            truncated: false,
+            caller: name_of(tool.caller.as_ref()),
         }),
-        Body::Run(RunBody::Noticed(noticed)) => one(Frame::Notice {
+        ToolBody::Finished(tool) => Some(Frame::ToolResult {
             id,
-            run: noticed.turn_id.to_string(),
+            run: tool.turn_id.to_string(),
             session,
-            reason: noticed.reason.clone(),
-            message: noticed.message.clone(),
-            caller: noticed.caller.as_ref().map(|caller| caller.name.clone()),
+            call: tool.call_id.to_string(),
+            status: tool.status.to_string(),
+            output: tool.output.clone(),
+            truncated: tool.truncated,
+            diff: tool.diff.clone(),
+            summary: tool.summary.clone(),
+            caller: name_of(tool.caller.as_ref()),
         }),
-        Body::Run(RunBody::Finished(end)) => one(Frame::Done {
-            id: Some(id),
-            run: end.turn_id.to_string(),
-            session,
-            status: DoneStatus::Ok,
-            finish_reason: end.finish_reason,
-        }),
-        Body::Run(RunBody::Cancelled(end)) => vec![done(at, end.turn_id, DoneStatus::Cancelled)],
-        Body::Run(RunBody::Failed(end)) => {
+        ToolBody::Pending(_) => None,
+    }
+}
+
+fn of_run(named: &Named, seq: u64, body: &RunBody) -> Vec<(EventId, Frame)> {
+    let (at, after) = (EventId::record(seq), EventId { seq, n: 1 });
+    let (id, session) = (at.to_string(), named.session.clone());
+    let done = |at: EventId, run: RunId, status, finish_reason| {
+        let (id, session) = (Some(at.to_string()), named.session.clone());
+        (at, Frame::Done { id, run: run.to_string(), session, status, finish_reason })
+    };
+    match body {
+        RunBody::Context(context) => vec![(
+            at,
+            Frame::Start {
+                id,
+                run: context.turn_id.to_string(),
+                // As the tree has it, which this socket is part of.
+                model: context.model.clone(),
+                session,
+                session_id: named.id.to_string(),
+            },
+        )],
+        RunBody::Retrying(retry) => vec![(
+            at,
+            Frame::Retrying {
+                id,
+                run: retry.turn_id.to_string(),
+                session,
+                code: retry.code,
+                reason: retry.reason.clone(),
+                message: retry.message.clone(),
+                attempt: retry.attempt,
+                attempts_max: retry.attempts_max,
+                wait_ms: retry.wait_ms,
+                caller: name_of(retry.caller.as_ref()),
+            },
+        )],
+        RunBody::Noticed(noticed) => vec![(
+            at,
+            Frame::Notice {
+                id,
+                run: noticed.turn_id.to_string(),
+                session,
+                reason: noticed.reason.clone(),
+                message: noticed.message.clone(),
+                caller: name_of(noticed.caller.as_ref()),
+            },
+        )],
+        RunBody::Finished(end) => vec![done(at, end.turn_id, DoneStatus::Ok, end.finish_reason)],
+        RunBody::Cancelled(end) => vec![done(at, end.turn_id, DoneStatus::Cancelled, None)],
+        RunBody::Failed(end) => {
             let error = Frame::Error {
                 id: Some(id),
                 run: Some(end.turn_id.to_string()),
@@ -244,19 +273,14 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
                 reason: Some(end.reason.clone()),
                 message: end.message.clone(),
             };
-            let after = EventId { seq: record.seq, n: 1 };
-            vec![(at, error), done(after, end.turn_id, DoneStatus::Error)]
+            vec![(at, error), done(after, end.turn_id, DoneStatus::Error, None)]
         }
-        Body::Session(_)
-        | Body::Compaction(_)
-        | Body::Message(_)
-        | Body::Run(_)
-        | Body::Tool(_)
-        | Body::Subagent(_)
-        | Body::Checkpoint(_)
-        | Body::Terminal(_)
-        | Body::Approval(_) => Vec::new(),
+        RunBody::Created(_) | RunBody::QueuedDiscarded(_) => Vec::new(),
     }
+}
+
+fn name_of(caller: Option<&Caller>) -> Option<String> {
+    caller.map(|caller| caller.name.clone())
 }
 
 /// Of a record that queues a message: the limit that was reached, if the record has it. None for any other record.

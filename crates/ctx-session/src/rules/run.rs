@@ -48,32 +48,17 @@ pub(super) fn progress(
     let done = |records| Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
     match (progress.clone(), is_paused) {
         (Progress::AssistantStarted { message_id, model, step }, _) => {
-            done(vec![Body::Message(MessageBody::AssistantStarted(AssistantStarted {
-                turn_id: run,
-                message_id,
-                model,
-                step,
-                caller,
-            }))])
+            let started = AssistantStarted { turn_id: run, message_id, model, step, caller };
+            done(vec![Body::Message(MessageBody::AssistantStarted(started))])
         }
         (Progress::AssistantFinished { message_id, text, finish_reason, usage }, _) => {
             let turn_id = run;
-            done(vec![Body::Message(MessageBody::AssistantFinished(AssistantFinished {
-                turn_id,
-                message_id,
-                text,
-                finish_reason,
-                usage,
-                caller,
-            }))])
+            let finished = AssistantFinished { turn_id, message_id, text, finish_reason, usage, caller };
+            done(vec![Body::Message(MessageBody::AssistantFinished(finished))])
         }
         (Progress::ReasoningFinished { message_id, text }, _) => {
-            done(vec![Body::Message(MessageBody::ReasoningFinished(ReasoningFinished {
-                turn_id: run,
-                message_id,
-                text,
-                caller,
-            }))])
+            let finished = ReasoningFinished { turn_id: run, message_id, text, caller };
+            done(vec![Body::Message(MessageBody::ReasoningFinished(finished))])
         }
         (Progress::Retrying(Retry { code, reason, message, attempt, attempts_max, wait_ms }), _) => {
             let turn_id = run;

@@ -56,25 +56,16 @@ fn describe(body: &Body, paint: Paint) -> String {
 
 fn describe_plain(body: &Body, paint: Paint) -> String {
     match body {
-        Body::Session(SessionBody::Meta(meta)) => {
-            let with = meta.agent.as_ref().map_or("a model".to_owned(), ToString::to_string);
-            format!("session {} with {with}, {} ({})", meta.name, in_api(&meta.model), meta.session_id)
+        Body::Session(SessionBody::Bound(_) | SessionBody::Unbound(_)) => {
+            describe_control(body, paint).unwrap_or_default()
         }
-        Body::Run(RunBody::Context(context)) => {
-            let asked = match context.approvals {
-                Some(Approvals::Allow) => ", everything is allowed (--yes)",
-                Some(Approvals::Deny) => ", what needs an approval is denied (no terminal)",
-                None => "",
-            };
-            let shown = if context.redact == Some(Redact::Off) { ", secrets are not redacted" } else { "" };
-            format!("context: {} in {}{asked}{shown}", in_api(&context.model), context.cwd)
-        }
+        Body::Session(body) => describe_session(body, paint),
+        Body::Run(body) => describe_run(body, paint),
         Body::Message(MessageBody::User(user)) => {
             let images: String =
                 user.images.iter().map(|image| format!(" {}", safe(&image.in_words()))).collect();
             format!("{} {}{images}", paint.cyan("user"), quote(&user.text))
         }
-        Body::Run(RunBody::Created(run)) => format!("run {} created{}", run.turn_id, purpose(run)),
         Body::Message(MessageBody::AssistantStarted(started)) => {
             format!("assistant began, step {}", started.step)
         }
@@ -105,7 +96,69 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
             let what = tool.summary.as_ref().map(words::summary).unwrap_or_default();
             format!("← {status} after {} ms{what} {}", tool.duration_ms, quote(&tool.output))
         }
-        Body::Run(RunBody::Finished(end)) => {
+        Body::Message(MessageBody::System(note)) => format!("{} {}", paint.dim("system"), quote(&note.text)),
+        Body::Subagent(body) => describe_subagent(body, paint),
+        Body::Terminal(body) => describe_terminal(body),
+        Body::Checkpoint(_)
+        | Body::Compaction(_)
+        | Body::Approval(_)
+        | Body::Tool(ToolBody::Pending(_))
+        | Body::Message(MessageBody::Pinned(_)) => describe_control(body, paint).unwrap_or_default(),
+    }
+}
+
+fn describe_session(body: &SessionBody, paint: Paint) -> String {
+    match body {
+        SessionBody::Meta(meta) => {
+            let with = meta.agent.as_ref().map_or("a model".to_owned(), ToString::to_string);
+            format!("session {} with {with}, {} ({})", meta.name, in_api(&meta.model), meta.session_id)
+        }
+        SessionBody::StateChanged(change) => {
+            let limit = change.limit.map(|limit| format!(", {} of {} run", limit.running, limit.limit));
+            let why = change.trigger.as_str();
+            format!("{} → {} ({why}{})", change.from, change.to, limit.unwrap_or_default())
+        }
+        SessionBody::Renamed(renamed) => format!("title {}", quote(&renamed.title)),
+        SessionBody::ModelSet(set) => {
+            format!("model {}", set.model.as_deref().unwrap_or("as the agent has it"))
+        }
+        SessionBody::CwdChanged(changed) => format!("cwd {}", safe(&changed.cwd)),
+        SessionBody::Attached(attached) => format!("uid {} attached", attached.user),
+        SessionBody::Detached(gone) => {
+            format!("uid {} detached: {}", gone.user, word(&gone.reason))
+        }
+        SessionBody::Archived(away) => (if away.archived { "archived" } else { "brought back" }).to_owned(),
+        SessionBody::Imported(import) if !import.restored.is_empty() => {
+            format!("{} records imported, {} messages count again", import.records, import.restored.len())
+        }
+        SessionBody::Imported(import) => format!("{} records imported", import.records),
+        SessionBody::ImportUndone(undone) => {
+            format!("import taken back: {} messages no longer count", undone.superseded.len())
+        }
+        SessionBody::Requested(_) => "asked for with a key: done once".to_owned(),
+        SessionBody::Forked(_) => "forked: from here on a session of its own".to_owned(),
+        SessionBody::Failed(failure) => {
+            let what = format!("session failed: {} {}", failure.code, failure.reason);
+            paint.red(&format!("{what}: {}", safe(&failure.message)))
+        }
+        // What belongs to the control of a session is described there.
+        SessionBody::Bound(_) | SessionBody::Unbound(_) => String::new(),
+    }
+}
+
+fn describe_run(body: &RunBody, paint: Paint) -> String {
+    match body {
+        RunBody::Context(context) => {
+            let asked = match context.approvals {
+                Some(Approvals::Allow) => ", everything is allowed (--yes)",
+                Some(Approvals::Deny) => ", what needs an approval is denied (no terminal)",
+                None => "",
+            };
+            let shown = if context.redact == Some(Redact::Off) { ", secrets are not redacted" } else { "" };
+            format!("context: {} in {}{asked}{shown}", in_api(&context.model), context.cwd)
+        }
+        RunBody::Created(run) => format!("run {} created{}", run.turn_id, purpose(run)),
+        RunBody::Finished(end) => {
             let (read, written) = (end.usage.input, end.usage.output);
             let why = end.finish_reason.map(|why| format!(", {}", word(&why))).unwrap_or_default();
             let cost = match end.usage.cost_nano_usd {
@@ -114,55 +167,16 @@ fn describe_plain(body: &Body, paint: Paint) -> String {
             };
             format!("run done after {} ms, {read} tokens in, {written} out{cost}{why}", end.duration_ms)
         }
-        Body::Run(RunBody::Retrying(retry)) => {
+        RunBody::Retrying(retry) => {
             paint.yellow(&waits::retrying(&retry.message, retry.attempt, retry.attempts_max, retry.wait_ms))
         }
-        Body::Run(RunBody::Noticed(noticed)) => paint.yellow(&safe(&noticed.message)),
-        Body::Run(RunBody::Cancelled(end)) => paint.yellow(&format!("run cancelled: {}", word(&end.reason))),
-        Body::Run(RunBody::Failed(end)) => {
+        RunBody::Noticed(noticed) => paint.yellow(&safe(&noticed.message)),
+        RunBody::Cancelled(end) => paint.yellow(&format!("run cancelled: {}", word(&end.reason))),
+        RunBody::Failed(end) => {
             paint.red(&format!("run failed: {} {}: {}", end.code, end.reason, safe(&end.message)))
         }
-        Body::Run(RunBody::QueuedDiscarded(discarded)) => {
+        RunBody::QueuedDiscarded(discarded) => {
             format!("queued message {} discarded", discarded.message_id)
-        }
-        Body::Session(SessionBody::StateChanged(change)) => {
-            let limit = change.limit.map(|limit| format!(", {} of {} run", limit.running, limit.limit));
-            let why = change.trigger.as_str();
-            format!("{} → {} ({why}{})", change.from, change.to, limit.unwrap_or_default())
-        }
-        Body::Session(SessionBody::Renamed(renamed)) => format!("title {}", quote(&renamed.title)),
-        Body::Session(SessionBody::ModelSet(set)) => {
-            format!("model {}", set.model.as_deref().unwrap_or("as the agent has it"))
-        }
-        Body::Session(SessionBody::CwdChanged(changed)) => format!("cwd {}", safe(&changed.cwd)),
-        Body::Session(SessionBody::Attached(attached)) => format!("uid {} attached", attached.user),
-        Body::Session(SessionBody::Detached(gone)) => {
-            format!("uid {} detached: {}", gone.user, word(&gone.reason))
-        }
-        Body::Session(SessionBody::Archived(away)) => {
-            (if away.archived { "archived" } else { "brought back" }).to_owned()
-        }
-        Body::Session(SessionBody::Imported(import)) if !import.restored.is_empty() => {
-            format!("{} records imported, {} messages count again", import.records, import.restored.len())
-        }
-        Body::Session(SessionBody::Imported(import)) => format!("{} records imported", import.records),
-        Body::Session(SessionBody::ImportUndone(undone)) => {
-            format!("import taken back: {} messages no longer count", undone.superseded.len())
-        }
-        Body::Session(SessionBody::Requested(_)) => "asked for with a key: done once".to_owned(),
-        Body::Session(SessionBody::Forked(_)) => "forked: from here on a session of its own".to_owned(),
-        Body::Message(MessageBody::System(note)) => format!("{} {}", paint.dim("system"), quote(&note.text)),
-        Body::Subagent(body) => describe_subagent(body, paint),
-        Body::Terminal(body) => describe_terminal(body),
-        Body::Checkpoint(_)
-        | Body::Compaction(_)
-        | Body::Approval(_)
-        | Body::Tool(ToolBody::Pending(_))
-        | Body::Session(SessionBody::Bound(_) | SessionBody::Unbound(_))
-        | Body::Message(MessageBody::Pinned(_)) => describe_control(body, paint).unwrap_or_default(),
-        Body::Session(SessionBody::Failed(failure)) => {
-            let what = format!("session failed: {} {}", failure.code, failure.reason);
-            paint.red(&format!("{what}: {}", safe(&failure.message)))
         }
     }
 }
