@@ -105,7 +105,7 @@ impl Behind {
             audit.catch_up();
         }
         if let Some((journal, _)) = &self.audit_later
-            && let Err(error) = self.clear_away(&**journal)
+            && let Err(error) = self.empty_trash(&**journal)
         {
             tracing::warn!(%error, "not everything of a purged session could be removed");
         }
@@ -151,11 +151,11 @@ impl Behind {
         let refused =
             |why: String| Refusal::new(Code::Eio, format!("the session is not forgotten yet: {why}"));
         self.forget(purged.event.session()).map_err(refused)?;
-        self.audit.get().map_or(Ok(()), |audit| audit.tell_once(purged)).map_err(refused)
+        self.audit.get().map_or(Ok(()), |audit| audit.audit_once(purged)).map_err(refused)
     }
 
-    /// A session that was taken up is settled: the audit log looks whether it is the one that it told of.
-    pub(crate) fn settled(&self, log: &LogPath) {
+    /// A session was loaded: the audit log checks whether it is the log whose events it has.
+    pub(crate) fn log_opened(&self, log: &LogPath) {
         if let Some(audit) = self.audit.get() {
             audit.opened(log);
         }
@@ -216,7 +216,7 @@ impl Behind {
 
     /// Has the audit log tell that the root was taken over, unless it has.
     pub(crate) fn taken_over(&self, deed: Deed) {
-        if let Some(Err(error)) = self.audit.get().map(|audit| audit.tell_once(deed)) {
+        if let Some(Err(error)) = self.audit.get().map(|audit| audit.audit_once(deed)) {
             tracing::error!(error, "the audit log does not tell yet that the root was taken over");
         }
     }
@@ -235,23 +235,23 @@ impl Behind {
             )
         };
         if let Some(audit) = self.audit.get() {
-            audit.tell_last(log).map_err(cannot)?;
+            audit.audit_last(log).map_err(cannot)?;
         }
-        journal.take_away(log, &purged.to_notice()).map_err(|error| refused(&error))?;
-        self.clear_away(journal).map_err(|error| refused(&error))
+        journal.move_to_trash(log, &purged.to_notice()).map_err(|error| refused(&error))?;
+        self.empty_trash(journal).map_err(|error| refused(&error))
     }
 
     /// Has the audit log tell which sessions were purged and the index forget them, and removes what is left. Blocking.
-    fn clear_away(&self, journal: &dyn Journal) -> Result<(), JournalError> {
+    fn empty_trash(&self, journal: &dyn Journal) -> Result<(), JournalError> {
         let _one = self.clearing.lock().unwrap_or_else(PoisonError::into_inner);
-        journal.clear_away(&mut |notice| {
+        journal.empty_trash(&mut |notice| {
             let Some(purged) = Deed::of_notice(notice) else {
                 tracing::error!(notice, "a session was purged, and its notice cannot be read");
                 return true;
             };
             let forgotten = self.forget(purged.event.session());
             let told = match self.audit.get() {
-                Some(audit) => audit.tell_once(purged),
+                Some(audit) => audit.audit_once(purged),
                 None => Err("the audit log is not open".to_owned()),
             };
             let unheard = forgotten.err().into_iter().chain(told.err());

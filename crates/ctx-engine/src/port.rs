@@ -44,13 +44,13 @@ pub trait Worker: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Terminals of sessions, with their owners, whose end nobody has settled. Blocks.
-    fn terminals_left(&self) -> Vec<(u32, SessionId, TerminalId)> {
+    /// Terminals of sessions, with their owners, whose end is not marked yet. Blocks.
+    fn terminals_without_end(&self) -> Vec<(u32, SessionId, TerminalId)> {
         Vec::new()
     }
 
     /// The end of a terminal is in the log. Blocks.
-    fn settle_terminal(&self, _owner: u32, _: TerminalId) {}
+    fn mark_terminal_ended(&self, _owner: u32, _: TerminalId) {}
 
     /// Removes what the terminals of a session have left. Blocks.
     fn forget_terminals(&self, _owner: u32, _: SessionId) {}

@@ -89,11 +89,12 @@ impl Engine {
         let inner = self.inner.clone();
         tokio::spawn(async move {
             let worker = inner.worker.clone();
-            let left = tokio::task::spawn_blocking(move || worker.terminals_left()).await.unwrap_or_default();
+            let left =
+                tokio::task::spawn_blocking(move || worker.terminals_without_end()).await.unwrap_or_default();
             for (owner, session, terminal) in left {
                 if inner.registry.get(session).is_none() {
                     // Its session is gone.
-                    inner.settle_terminal(owner, terminal, true).await;
+                    inner.mark_terminal_ended(owner, terminal, true).await;
                 } else if let Err(refusal) = inner.ask(session, |reply| Ask::Look { reply }).await {
                     tracing::warn!(%session, %terminal, %refusal, "a terminal's session cannot be loaded");
                 }
@@ -138,20 +139,20 @@ impl Inner {
         let (reason, exit_code, lines) = self.worker.terminal_ended(owner, terminal).await;
         let act = TerminalAct::Closed { terminal, reason, exit_code, lines };
         match self.command(session, Command::Terminal(act)).await {
-            Ok(_) => self.settle_terminal(owner, terminal, false).await,
-            // The next start finds it unsettled.
+            Ok(_) => self.mark_terminal_ended(owner, terminal, false).await,
+            // The next start marks it then.
             Err(refusal) => tracing::warn!(%session, %terminal, %refusal, "a terminal's end was not written"),
         }
         lock(&self.watched).remove(&terminal);
         let _ = self.terminal_news.send(session);
     }
 
-    async fn settle_terminal(&self, owner: u32, terminal: TerminalId, close: bool) {
+    async fn mark_terminal_ended(&self, owner: u32, terminal: TerminalId, close: bool) {
         if close {
             let _ = self.worker.close_terminal(owner, terminal).await;
         }
         let worker = self.worker.clone();
-        let _ = tokio::task::spawn_blocking(move || worker.settle_terminal(owner, terminal)).await;
+        let _ = tokio::task::spawn_blocking(move || worker.mark_terminal_ended(owner, terminal)).await;
     }
 
     /// Watches the open terminals of a session that was loaded.

@@ -420,14 +420,14 @@ impl Journal for FileJournal {
     }
 
     fn sweep(&self) -> Result<(), JournalError> {
-        self.sweep_beside()
+        self.sweep_working_dirs()
     }
 
-    fn take_away(&self, log: &LogPath, notice: &str) -> Result<(), JournalError> {
-        self.take_away_dir_of(log, notice)
+    fn move_to_trash(&self, log: &LogPath, notice: &str) -> Result<(), JournalError> {
+        self.trash_dir_of(log, notice)
     }
 
-    fn clear_away(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError> {
+    fn empty_trash(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError> {
         self.clear_trash(tell)
     }
 

@@ -73,7 +73,7 @@ impl FileJournal {
         if self.exists(to)? {
             return Err(there());
         }
-        let dir = self.make_dir_beside(WORKING, owner).map_err(|error| io_error(to, "make", error))?;
+        let dir = self.make_working_dir(WORKING, owner).map_err(|error| io_error(to, "make", error))?;
         let made = self
             .fill(&dir, &*source, span, fork, &ends)
             .map_err(|error| io_error(to, "make", error))
@@ -160,7 +160,7 @@ impl FileJournal {
     }
 
     /// A new directory that a later start would sweep.
-    pub(crate) fn make_dir_beside(&self, place: &str, owner: Owner) -> io::Result<String> {
+    pub(crate) fn make_working_dir(&self, place: &str, owner: Owner) -> io::Result<String> {
         self.make_shared_dirs(place, Owner::own())?;
         loop {
             let dir = join(place, &self.dirs_made.fetch_add(1, Ordering::Relaxed).to_string());

@@ -158,12 +158,12 @@ pub trait Journal: Send + Sync + 'static {
     fn sweep(&self) -> Result<(), JournalError>;
 
     /// Takes a log out of the tree with its directory and all that is in it, in one step: then it is gone, also after
-    /// a crash. Its bytes and the notice stay until [`Journal::clear_away`].
-    fn take_away(&self, log: &LogPath, notice: &str) -> Result<(), JournalError>;
+    /// a crash. Its bytes and the notice stay until [`Journal::empty_trash`].
+    fn move_to_trash(&self, log: &LogPath, notice: &str) -> Result<(), JournalError>;
 
     /// Removes for good what was taken away. Each notice is told then; where it is not heard (`false`), it stays for the
     /// next time. A crash in between may have one told twice. One caller at a time.
-    fn clear_away(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError>;
+    fn empty_trash(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError>;
 
     /// Removes a log with its directory and all that is in it, in one step. A log in a shared directory goes alone.
     fn remove(&self, log: &LogPath) -> Result<(), JournalError>;

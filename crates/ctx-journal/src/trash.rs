@@ -26,51 +26,55 @@ const NOTICE_BYTES_MAX: u64 = 1 << 20;
 
 impl FileJournal {
     pub(crate) fn remove_dir_of(&self, log: &LogPath) -> Result<(), JournalError> {
-        let away = self.move_away(log, None)?;
-        self.remove_tree(&away).map_err(|error| JournalError::Io { path: away, action: "remove", error })
+        let trashed = self.rename_to_trash(log, None)?;
+        self.remove_tree(&trashed).map_err(|error| JournalError::Io {
+            path: trashed,
+            action: "remove",
+            error,
+        })
     }
 
-    pub(crate) fn take_away_dir_of(&self, log: &LogPath, notice: &str) -> Result<(), JournalError> {
-        self.move_away(log, Some(notice)).map(drop)
+    pub(crate) fn trash_dir_of(&self, log: &LogPath, notice: &str) -> Result<(), JournalError> {
+        self.rename_to_trash(log, Some(notice)).map(drop)
     }
 
     /// Moves a log's directory out of the tree, which is when it is gone; where to.
-    fn move_away(&self, log: &LogPath, notice: Option<&str>) -> Result<String, JournalError> {
+    fn rename_to_trash(&self, log: &LogPath, notice: Option<&str>) -> Result<String, JournalError> {
         self.open_file(log, OpenMode::Read)?;
         let io = |error| io_error(log, "remove", error);
-        let away = self.make_dir_beside(TRASH, Owner::own()).map_err(io)?;
+        let trashed = self.make_working_dir(TRASH, Owner::own()).map_err(io)?;
         // What is in a directory is durable when the directory itself is.
         let moved = self
             .disk
             .sync_dir(TRASH)
-            .and_then(|()| notice.map_or(Ok(()), |notice| self.put_notice(&away, notice)))
-            .and_then(|()| self.disk.rename(log.dir(), &join(&away, LOG), Replace::No));
+            .and_then(|()| notice.map_or(Ok(()), |notice| self.put_notice(&trashed, notice)))
+            .and_then(|()| self.disk.rename(log.dir(), &join(&trashed, LOG), Replace::No));
         if let Err(error) = moved {
             // What cannot be removed now is swept at the next start.
-            let _ = self.remove_tree(&away);
+            let _ = self.remove_tree(&trashed);
             return Err(io(error));
         }
         self.registry.clear_doubt(log);
-        let synced = self.disk.sync_dir(parent_of(log.dir())).and_then(|()| self.disk.sync_dir(&away));
+        let synced = self.disk.sync_dir(parent_of(log.dir())).and_then(|()| self.disk.sync_dir(&trashed));
         synced.map_err(|error| io_error(log, "sync the directory of", error))?;
-        Ok(away)
+        Ok(trashed)
     }
 
-    fn put_notice(&self, away: &str, notice: &str) -> io::Result<()> {
-        let file = self.disk.open(&join(away, NOTICE), OpenMode::CreateNew(Owner::own()))?;
+    fn put_notice(&self, trashed: &str, notice: &str) -> io::Result<()> {
+        let file = self.disk.open(&join(trashed, NOTICE), OpenMode::CreateNew(Owner::own()))?;
         write_full(&*file, notice.as_bytes(), 0)?;
         file.sync()?;
-        self.disk.sync_dir(away)
+        self.disk.sync_dir(trashed)
     }
 
     /// The notice of a log that went, if there is one.
-    fn notice(&self, away: &str) -> io::Result<Option<String>> {
-        let entries = self.disk.list(away)?;
+    fn notice(&self, trashed: &str) -> io::Result<Option<String>> {
+        let entries = self.disk.list(trashed)?;
         let has = |name: &str| entries.iter().any(|entry| entry.name == name);
         if !has(NOTICE) || !has(LOG) {
             return Ok(None);
         }
-        let file = self.disk.open(&join(away, NOTICE), OpenMode::Read)?;
+        let file = self.disk.open(&join(trashed, NOTICE), OpenMode::Read)?;
         let bytes = read_whole(&*file, NOTICE_BYTES_MAX)?;
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -78,30 +82,30 @@ impl FileJournal {
     pub(crate) fn clear_trash(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError> {
         let mut cleared = Ok(());
         // One that cannot be removed holds up no other.
-        for away in self.in_place(TRASH)? {
-            let one = self.clear_one(&away, tell);
+        for trashed in self.in_place(TRASH)? {
+            let one = self.clear_one(&trashed, tell);
             cleared =
-                cleared.and(one.map_err(|error| JournalError::Io { path: away, action: "remove", error }));
+                cleared.and(one.map_err(|error| JournalError::Io { path: trashed, action: "remove", error }));
         }
         cleared
     }
 
-    fn clear_one(&self, away: &str, tell: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
+    fn clear_one(&self, trashed: &str, tell: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
         // One that is on its way in has no log yet.
-        let Some(notice) = self.notice(away)? else { return Ok(()) };
+        let Some(notice) = self.notice(trashed)? else { return Ok(()) };
         // Its bytes go first: telling may need the room. What is left of its directory says that it went.
-        let removed = self.remove_in(&join(away, LOG));
+        let removed = self.remove_in(&join(trashed, LOG));
         // Whoever has to hear of it does so also when bytes are left.
         if !tell(&notice) {
             return removed;
         }
         removed?;
-        self.disk.remove_file(&join(away, NOTICE))?;
-        self.disk.sync_dir(away)?;
-        self.remove_tree(away)
+        self.disk.remove_file(&join(trashed, NOTICE))?;
+        self.disk.sync_dir(trashed)?;
+        self.remove_tree(trashed)
     }
 
-    pub(crate) fn sweep_beside(&self) -> Result<(), JournalError> {
+    pub(crate) fn sweep_working_dirs(&self) -> Result<(), JournalError> {
         for path in self.in_place(WORKING)?.into_iter().chain(self.in_place(TRASH)?) {
             let swept = match self.notice(&path) {
                 Ok(Some(_)) => Ok(()),

@@ -16,7 +16,7 @@ use ctx_cage::Means;
 use ctx_cage::rights::Rights;
 
 /// The most directories of one user that are looked at for terminals that have not ended.
-const UNSETTLED_MAX: usize = 1_000;
+const OPEN_MAX: usize = 1_000;
 /// More than a session can have at once, whatever its user's files say.
 const IN_SESSION_MAX: usize = 32;
 
@@ -52,20 +52,21 @@ impl Terminals {
     }
 
     /// Terminals of sessions whose end is not in their session's log yet, with their users. Asked at a start.
-    pub fn unsettled(&self) -> Vec<(u32, SessionId, Ulid)> {
-        let of_user = |uid| self.unsettled_of(uid).into_iter().map(move |(session, id)| (uid, session, id));
+    pub fn without_recorded_end(&self) -> Vec<(u32, SessionId, Ulid)> {
+        let of_user =
+            |uid| self.without_recorded_end_of(uid).into_iter().map(move |(session, id)| (uid, session, id));
         self.users().flat_map(of_user).collect()
     }
 
     /// The same of one user, who can put any number of directories there: further ones are not looked at.
-    fn unsettled_of(&self, uid: u32) -> Vec<(SessionId, Ulid)> {
+    fn without_recorded_end_of(&self, uid: u32) -> Vec<(SessionId, Ulid)> {
         let home = self.dir_of(uid);
         let look = || -> Vec<(SessionId, Ulid)> {
             let entries = std::fs::read_dir(&home).into_iter().flatten().flatten();
             let open = entries.map(|entry| entry.path()).filter(|dir| !dir.join(SETTLED).exists());
             // Which one it is follows from where it lies.
             let named = |dir: &PathBuf| dir.file_name()?.to_str()?.parse().ok();
-            open.take(UNSETTLED_MAX)
+            open.take(OPEN_MAX)
                 .filter_map(|dir| Some((place::read_about(&dir).ok()?.session?, named(&dir)?)))
                 .collect()
         };
@@ -74,12 +75,12 @@ impl Terminals {
 
     /// Those of one session, whose owner they belong to.
     fn open_in(&self, owner: u32, session: SessionId) -> impl Iterator<Item = Ulid> {
-        let unsettled = self.unsettled_of(owner).into_iter();
-        unsettled.filter(move |(of, _)| *of == session).map(|(_, id)| id).take(IN_SESSION_MAX)
+        let open = self.without_recorded_end_of(owner).into_iter();
+        open.filter(move |(of, _)| *of == session).map(|(_, id)| id).take(IN_SESSION_MAX)
     }
 
     /// The end of a terminal is in its session's log.
-    pub fn settle(&self, uid: u32, id: Ulid) -> Result<(), TerminalError> {
+    pub fn mark_ended(&self, uid: u32, id: Ulid) -> Result<(), TerminalError> {
         let mark = self.dir_of(uid).join(id.to_string()).join(SETTLED);
         let made = Rights::of(uid)?.act(|| place::mark(&mark))?;
         made.map_err(failed("mark the terminal as ended"))

@@ -357,7 +357,7 @@ pub fn repaired(mut meta: SessionMeta) -> SessionMeta {
 }
 
 /// Whether a record tells that a session was created, and not what a damaged one was.
-pub fn tells_creation(meta: &SessionMeta) -> bool {
+pub fn records_creation(meta: &SessionMeta) -> bool {
     !meta.app.ends_with(REPAIRED)
 }
 

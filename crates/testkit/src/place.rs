@@ -94,12 +94,12 @@ impl Place {
         let mut all = words.iter().map(AsRef::as_ref).chain(binary);
         let mut command = Command::new(all.next().unwrap_or_default());
         command.args(all).args(args);
-        self.settle(&mut command);
+        self.set_environment(&mut command);
         command
     }
 
     /// Gives a command this place's environment and nothing else.
-    pub(crate) fn settle(&self, command: &mut Command) {
+    pub(crate) fn set_environment(&self, command: &mut Command) {
         command.env_clear().current_dir(self.workspace());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("CTX_ROOT", &self.root).env("TERM", "xterm");

@@ -39,7 +39,7 @@ impl Pty {
         command.args(["--ctty", "--wait"]);
         // Whoever runs the tests behind a shell has Ctrl-C ignored, and programs inherit that.
         command.args(["env", "--default-signal=INT,QUIT"]);
-        place.settle(command.arg(place.binary()).args(args));
+        place.set_environment(command.arg(place.binary()).args(args));
         Pty::run(command.envs(environment.iter().copied()))
     }
 

@@ -1,16 +1,16 @@
-//! The loop: pack the context, call the model, settle its tool calls, repeat until it stops.
+//! The loop: pack the context, call the model, perform its tool calls, repeat until it stops.
 //!
 //! It has no copy of the conversation: each step starts from what [`RunPort::step`] gives, so that a pause, an edited
 //! prompt or a compaction is seen by the next one, and a loop can be dropped and another go on where it was. A stop ends
 //! it at the next await and starts nothing more; who listens keeps the text that was cut off.
 
 mod call;
+mod calls;
 pub mod compact;
 mod delegate;
 mod elide;
 pub mod pack;
 mod sent;
-mod settle;
 mod shorten;
 mod subagent;
 
@@ -332,7 +332,7 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
         // The log counts the steps: a pause or a restart gives a run no more of them.
         let step = desk.step.steps.saturating_add(1);
         if !desk.step.pending.is_empty() {
-            settle_calls(&desk, Vec::new(), &desk.step.pending, job, models, port).await?;
+            perform_calls(&desk, Vec::new(), &desk.step.pending, job, models, port).await?;
             continue;
         }
         let own = desk.settings().max_steps;
@@ -378,8 +378,8 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
         if said.calls.is_empty() {
             return Ok(());
         }
-        let calls = settle::started(said.calls, port);
-        settle_calls(&desk, said.unrecorded, &calls, job, models, port).await?;
+        let calls = calls::started(said.calls, port);
+        perform_calls(&desk, said.unrecorded, &calls, job, models, port).await?;
         // It was told what it wanted called; whoever asked it makes of that what they like.
         if desk.settings().is_model {
             return Ok(());
@@ -387,7 +387,7 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
     }
 }
 
-async fn settle_calls(
+async fn perform_calls(
     desk: &Desk,
     unrecorded: Vec<Progress>,
     calls: &[ctx_session::command::StartedTool],
@@ -397,7 +397,7 @@ async fn settle_calls(
 ) -> Result<(), End> {
     let agent = &*desk.prepared.agent;
     let dispatcher = Dispatcher { job, models, agent };
-    settle::settle(unrecorded, calls, &desk.tools, &desk.scope, &dispatcher, port).await
+    calls::perform(unrecorded, calls, &desk.tools, &desk.scope, &dispatcher, port).await
 }
 
 /// What it costs is counted as nothing, so no limit of spending is ever reached with it.

@@ -60,7 +60,7 @@ impl Tool for Dispatch {
         }
     }
 
-    fn stands_beside_others(&self) -> bool {
+    fn runs_in_parallel(&self) -> bool {
         true
     }
 

@@ -69,7 +69,7 @@ impl Tool for McpTool {
         Effects::Some
     }
 
-    fn stands_beside_others(&self) -> bool {
+    fn runs_in_parallel(&self) -> bool {
         true
     }
 

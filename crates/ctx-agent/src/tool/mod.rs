@@ -49,7 +49,7 @@ pub trait Tool: Send + Sync {
     }
     fn effects(&self) -> Effects;
     /// Whether a call may be made while others of the same answer are, unless they name the same `path`.
-    fn stands_beside_others(&self) -> bool {
+    fn runs_in_parallel(&self) -> bool {
         false
     }
     /// Checks the arguments and finds what the call is about, without doing it. May read the disk.
@@ -252,8 +252,8 @@ impl Tool for Ours {
         self.tool.effects()
     }
 
-    fn stands_beside_others(&self) -> bool {
-        self.tool.stands_beside_others()
+    fn runs_in_parallel(&self) -> bool {
+        self.tool.runs_in_parallel()
     }
 
     fn plan(&self, input: Value, scope: &Arc<Scope>) -> Result<Plan, ToolError> {

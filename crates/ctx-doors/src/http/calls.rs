@@ -13,7 +13,7 @@ pub(super) fn open(session: &Session, call: CallId) -> &'static str {
 }
 
 /// Where a call stands that has a result, or will have none.
-pub(super) fn settled(status: ToolStatus) -> &'static str {
+pub(super) fn ended(status: ToolStatus) -> &'static str {
     match status {
         ToolStatus::Ok | ToolStatus::Error => FINISHED,
         ToolStatus::Interrupted | ToolStatus::Skipped => status.as_str(),

@@ -44,7 +44,7 @@ pub trait Catalog: Send + Sync + 'static {
     /// Whether an agent's socket is there.
     fn is_open(&self, agent: &Name) -> bool;
     /// Opens the sockets of agents that came and closes those of agents that went, now.
-    fn settle(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    fn sync_sockets(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
 async fn listed<T: Send + 'static>(

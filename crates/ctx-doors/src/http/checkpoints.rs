@@ -298,7 +298,7 @@ fn in_flight(records: &[Record], run: RunId, kept: &Kept) -> Vec<PendingToolCall
             Body::Tool(ToolBody::Finished(tool)) if !after => calls.retain(|call| call.id != tool.call_id),
             Body::Tool(ToolBody::Finished(tool)) => {
                 if let Some(call) = calls.iter_mut().find(|call| call.id == tool.call_id) {
-                    call.state = calls::settled(tool.status).to_owned();
+                    call.state = calls::ended(tool.status).to_owned();
                 }
             }
             Body::Checkpoint(CheckpointBody::Resumed(resumed)) if resumed.checkpoint_id == kept.id() => {

@@ -121,7 +121,7 @@ pub(super) async fn serve<L, E>(
             tasks.spawn(connection.serve(router.clone(), known, ends));
         } else if let Ok(place) = Arc::clone(&turned_away).try_acquire_owned() {
             let connection = Connection { io: Counted { io, _place: place }, head: TURNED_AWAY };
-            tasks.spawn(connection.turn_away());
+            tasks.spawn(connection.refuse_connection());
         }
     }
     tasks.close();
@@ -168,7 +168,7 @@ where
         }
     }
 
-    async fn turn_away(self) {
+    async fn refuse_connection(self) {
         let service = service_fn(move |_: hyper::Request<Incoming>| async move {
             Ok::<_, Infallible>(ApiError(places::too_many()).into_response())
         });

@@ -78,7 +78,7 @@ pub(super) async fn add(
     let slug = new.id.as_deref().map(|id| name("id", id)).transpose()?;
     let new = ctx_engine::NewProject { directory, slug, key };
     let project = api.engine.add_project(caller, new).await?;
-    api.catalog.settle().await;
+    api.catalog.sync_sockets().await;
     Ok((StatusCode::CREATED, Json(shape(&api, project).await)))
 }
 
@@ -88,7 +88,7 @@ async fn of_directory(api: &Api, caller: Caller, dir: String) -> Answer<(StatusC
     const NEW_MS: u64 = 5_000;
     let found = api.engine.project_of(caller, dir).await?;
     if api.engine.now().as_millis().saturating_sub(found.project.added_at.as_millis()) < NEW_MS {
-        api.catalog.settle().await;
+        api.catalog.sync_sockets().await;
     }
     let project = Project { warnings: found.warnings, ..shape(api, found.project).await };
     Ok((StatusCode::OK, Json(project)))
@@ -133,7 +133,7 @@ pub(super) async fn change(
         Some(directory) => api.engine.move_project(caller, &slug, directory).await?,
         None => api.engine.project(caller, &slug).await?,
     };
-    api.catalog.settle().await;
+    api.catalog.sync_sockets().await;
     Ok(Json(shape(&api, project).await))
 }
 
@@ -146,7 +146,7 @@ pub(super) async fn remove(
     At(project): At<String>,
 ) -> Answer<StatusCode> {
     api.engine.remove_project(caller, &slug(&project)?).await?;
-    api.catalog.settle().await;
+    api.catalog.sync_sockets().await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -166,7 +166,7 @@ async fn shape(api: &Api, project: ProjectView) -> Project {
     if let (ProjectState::Ready, Some(agent)) = (state, &agent)
         && !api.catalog.is_open(agent)
     {
-        api.catalog.settle().await;
+        api.catalog.sync_sockets().await;
     }
     let (dsl_hash, dsl_snapshot) = project.dsl.map(|dsl| (dsl.hash, dsl.snapshot)).unzip();
     Project {

@@ -45,7 +45,7 @@ pub async fn serve(
         };
         let seat = crate::unix::caller(&stream).ok().and_then(|caller| seats.take(caller.uid));
         let Some(seat) = seat else {
-            clients.spawn(turn_away(stream));
+            clients.spawn(refuse_connection(stream));
             continue;
         };
         let (engine, object, stop) = (engine.clone(), object.clone(), stop.clone());
@@ -58,7 +58,7 @@ pub async fn serve(
     clients.wait().await;
 }
 
-async fn turn_away(mut stream: UnixStream) {
+async fn refuse_connection(mut stream: UnixStream) {
     let frame = Frame::Error {
         id: None,
         run: None,

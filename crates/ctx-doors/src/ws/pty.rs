@@ -41,7 +41,7 @@ pub(super) fn binary_input(frame: &[u8]) -> Result<(Ulid, Vec<u8>), Refusal> {
 }
 
 /// What a holder has to say to the client.
-enum Told {
+enum HolderMessage {
     /// It is attached, with so many lines above the screen.
     Attached(u64),
     Output(Vec<u8>),
@@ -54,13 +54,13 @@ enum Told {
 
 /// Something happened on the channel.
 pub(super) enum PtyNews {
-    Told(TerminalId, ToldOf),
+    HolderMessage(TerminalId, HolderNews),
     /// Terminals were opened or closed.
     Changed,
 }
 
-/// Hides what is told from the socket's loop, which only passes it on.
-pub(super) struct ToldOf(Told);
+/// Hides the message from the socket's loop, which only passes it on.
+pub(super) struct HolderNews(HolderMessage);
 
 pub(super) struct Ptys {
     engine: Engine,
@@ -75,8 +75,8 @@ pub(super) struct Ptys {
     seq: u64,
     /// The terminals that are shown, and whether they were there when the client came.
     shown: HashMap<TerminalId, (mpsc::Sender<ToHolder>, bool)>,
-    tell: mpsc::Sender<(TerminalId, Told)>,
-    told: mpsc::Receiver<(TerminalId, Told)>,
+    messages_in: mpsc::Sender<(TerminalId, HolderMessage)>,
+    messages: mpsc::Receiver<(TerminalId, HolderMessage)>,
     news: broadcast::Receiver<SessionId>,
 }
 
@@ -87,7 +87,7 @@ impl Ptys {
         is_attached: bool,
         hello: &Hello,
     ) -> Ptys {
-        let (tell, told) = mpsc::channel(PIECES);
+        let (messages_in, messages) = mpsc::channel(PIECES);
         // First the news, then a look, so that nothing is missed.
         let news = engine.terminal_news();
         let owner = engine.find(caller, session).map_or(caller.uid, |summary| summary.meta.owner);
@@ -103,8 +103,8 @@ impl Ptys {
             scrollback: hello.scrollback.unwrap_or(usize::MAX),
             seq: 0,
             shown: HashMap::new(),
-            tell,
-            told,
+            messages_in,
+            messages,
             news,
         }
     }
@@ -142,7 +142,7 @@ impl Ptys {
             let hello = ctx_terminal::Hello { version: VERSION, mode, size: None, scrollback };
             let (typed, typing) = mpsc::channel(TYPED);
             let rate = Rate::new(limits.terminal_client_bytes, Instant::now());
-            tokio::spawn(carry(stream, hello, rate, typing, id, self.tell.clone()));
+            tokio::spawn(carry(stream, hello, rate, typing, id, self.messages_in.clone()));
             self.shown.insert(id, (typed, is_first));
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Ptys {
     pub async fn next(&mut self) -> PtyNews {
         loop {
             tokio::select! {
-                Some((id, told)) = self.told.recv() => return PtyNews::Told(id, ToldOf(told)),
+                Some((id, message)) = self.messages.recv() => return PtyNews::HolderMessage(id, HolderNews(message)),
                 changed = self.news.recv() => match changed {
                     Ok(session) if session != self.session => {}
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => return PtyNews::Changed,
@@ -168,13 +168,13 @@ impl Ptys {
                 let open = self.open().await;
                 self.show(out, open, false).await
             }
-            PtyNews::Told(id, ToldOf(told)) => self.pass_on(out, id, told).await,
+            PtyNews::HolderMessage(id, HolderNews(message)) => self.pass_on(out, id, message).await,
         }
     }
 
-    async fn pass_on(&mut self, out: &mut Out, id: TerminalId, told: Told) -> Result<(), Left> {
-        match told {
-            Told::Attached(lines) => {
+    async fn pass_on(&mut self, out: &mut Out, id: TerminalId, message: HolderMessage) -> Result<(), Left> {
+        match message {
+            HolderMessage::Attached(lines) => {
                 let was_there = self.shown.get(&id).is_some_and(|(_, was_there)| *was_there);
                 if was_there && self.may_type {
                     let (engine, caller, session) = (self.engine.clone(), self.caller, self.session);
@@ -187,7 +187,7 @@ impl Ptys {
                 }
                 Ok(())
             }
-            Told::Output(bytes) if self.encoding == PtyEncoding::Binary => {
+            HolderMessage::Output(bytes) if self.encoding == PtyEncoding::Binary => {
                 self.seq += 1;
                 let mut frame = Vec::with_capacity(BINARY_HEAD + bytes.len());
                 frame.push(STDOUT);
@@ -196,17 +196,17 @@ impl Ptys {
                 frame.extend_from_slice(&bytes);
                 out.binary(frame).await
             }
-            Told::Output(bytes) => {
+            HolderMessage::Output(bytes) => {
                 self.frame(out, "stdout", id, json!({ "data": STANDARD.encode(&bytes) })).await
             }
-            Told::Throttled => {
+            HolderMessage::Throttled => {
                 let most = self.engine.limits().terminal_client_bytes;
                 let message = format!("more than {most} bytes a second; a fresh screen follows");
                 self.frame(out, "output_throttled", id, json!({ "message": message })).await
             }
-            Told::Idle(idle_ms) => self.frame(out, "idle", id, json!({ "idle_ms": idle_ms })).await,
-            Told::Bell => self.frame(out, "bell", id, json!({})).await,
-            Told::Closed(end) => {
+            HolderMessage::Idle(idle_ms) => self.frame(out, "idle", id, json!({ "idle_ms": idle_ms })).await,
+            HolderMessage::Bell => self.frame(out, "bell", id, json!({})).await,
+            HolderMessage::Closed(end) => {
                 self.shown.remove(&id);
                 let fields = match end {
                     Some(end) => {
@@ -282,10 +282,10 @@ async fn carry(
     mut rate: Rate,
     mut typing: mpsc::Receiver<ToHolder>,
     id: TerminalId,
-    tell: mpsc::Sender<(TerminalId, Told)>,
+    messages_in: mpsc::Sender<(TerminalId, HolderMessage)>,
 ) {
     let Ok((mut holder, mut to)) = speak(stream, hello).await else {
-        let _ = tell.send((id, Told::Closed(None))).await;
+        let _ = messages_in.send((id, HolderMessage::Closed(None))).await;
         return;
     };
     let mut is_asked = false;
@@ -294,8 +294,8 @@ async fn carry(
         tokio::select! {
             said = holder.hear() => {
                 let is_end = matches!(said, Ok(None | Some(FromHolder::End(_))) | Err(_));
-                for told in heard(said.ok().flatten(), hello.scrollback, &mut rate, &mut is_asked) {
-                    if tell.send((id, told)).await.is_err() {
+                for message in heard(said.ok().flatten(), hello.scrollback, &mut rate, &mut is_asked) {
+                    if messages_in.send((id, message)).await.is_err() {
                         return;
                     }
                 }
@@ -323,14 +323,22 @@ async fn at(moment: Option<Instant>) {
     }
 }
 
-/// What the client is told of what its holder said.
-fn heard(said: Option<FromHolder>, scrollback: usize, rate: &mut Rate, is_asked: &mut bool) -> Vec<Told> {
-    let pieces = |bytes: &[u8]| bytes.chunks(PIECE_BYTES).map(|piece| Told::Output(piece.to_vec())).collect();
+/// The messages for the client that follow from what its holder said.
+fn heard(
+    said: Option<FromHolder>,
+    scrollback: usize,
+    rate: &mut Rate,
+    is_asked: &mut bool,
+) -> Vec<HolderMessage> {
+    let pieces =
+        |bytes: &[u8]| bytes.chunks(PIECE_BYTES).map(|piece| HolderMessage::Output(piece.to_vec())).collect();
     match said {
-        Some(FromHolder::Welcome(status)) => vec![Told::Attached(status.scrollback.min(scrollback) as u64)],
+        Some(FromHolder::Welcome(status)) => {
+            vec![HolderMessage::Attached(status.scrollback.min(scrollback) as u64)]
+        }
         Some(FromHolder::Output { bytes, .. }) => match rate.allow(bytes.len() as u64, Instant::now()) {
             Allowed::Send => pieces(&bytes),
-            Allowed::Drop { begins: true } => vec![Told::Throttled],
+            Allowed::Drop { begins: true } => vec![HolderMessage::Throttled],
             Allowed::Drop { begins: false } => Vec::new(),
         },
         Some(FromHolder::Repaint { bytes, .. }) => {
@@ -338,10 +346,10 @@ fn heard(said: Option<FromHolder>, scrollback: usize, rate: &mut Rate, is_asked:
             rate.caught_up(Instant::now());
             pieces(&bytes)
         }
-        Some(FromHolder::Idle { idle_ms }) => vec![Told::Idle(idle_ms)],
-        Some(FromHolder::Bell) => vec![Told::Bell],
-        Some(FromHolder::End(end)) => vec![Told::Closed(Some(Box::new(end)))],
-        None | Some(FromHolder::Refused(_)) => vec![Told::Closed(None)],
+        Some(FromHolder::Idle { idle_ms }) => vec![HolderMessage::Idle(idle_ms)],
+        Some(FromHolder::Bell) => vec![HolderMessage::Bell],
+        Some(FromHolder::End(end)) => vec![HolderMessage::Closed(Some(Box::new(end)))],
+        None | Some(FromHolder::Refused(_)) => vec![HolderMessage::Closed(None)],
         Some(FromHolder::Status(_) | FromHolder::Screen(_) | FromHolder::Unknown) => Vec::new(),
     }
 }

@@ -229,7 +229,7 @@ impl Catalog for OneAgent {
         true
     }
 
-    fn settle(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn sync_sockets(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::ready(()))
     }
 }

@@ -180,7 +180,7 @@ fn open(inner: &Inner, id: SessionId) -> Result<Core, Refusal> {
     });
     lock(&inner.lost).remove(&id);
     if let Some(behind) = inner.behind_of(&core.session.meta) {
-        behind.settled(core.log());
+        behind.log_opened(core.log());
     }
     Ok(core)
 }

@@ -23,7 +23,7 @@ use ctx_session::{Code, Limits, Name, Refusal, StateName, Timestamp};
 use crate::engine::Engine;
 use crate::port::{ProjectFile, Whose};
 use crate::projects::standing::Standing;
-use crate::projects::{Described, NewProject, ProjectLog, ProjectView, Told};
+use crate::projects::{Described, LogChange, NewProject, ProjectLog, ProjectView};
 use crate::request::Caller;
 use crate::shared::Inner;
 
@@ -76,12 +76,12 @@ impl Inner {
         now: Timestamp,
         decide: impl FnOnce(&Project) -> Result<Vec<ProjectBody>, Refusal>,
     ) -> Result<Vec<ProjectRecord>, Refusal> {
-        log.perform(now, decide, |project, told| match told {
-            Told::Records(records) => {
+        log.perform(now, decide, |project, change| match change {
+            LogChange::Records(records) => {
                 self.behind.project_committed(log.path(), project, records);
                 self.tell_issues(project, records);
             }
-            Told::Reopened => self.behind.project_reopened(log.path(), project),
+            LogChange::Reopened => self.behind.project_reopened(log.path(), project),
         })
     }
 

@@ -13,8 +13,8 @@ use ctx_views::db::PROJECT_LOGS;
 
 use crate::core::journal_refusal;
 
-/// What those who follow a project are told, in the order of its log.
-pub enum Told<'a> {
+/// What the followers of a project get, in the order of its log.
+pub enum LogChange<'a> {
     /// These are durable, and the project has them.
     Records(&'a [ProjectRecord]),
     /// The log was taken up again, and has more than was known.
@@ -110,7 +110,7 @@ impl ProjectLog {
         &self,
         now: Timestamp,
         decide: impl FnOnce(&Project) -> Result<Vec<ProjectBody>, Refusal>,
-        tell: impl Fn(&Project, Told<'_>),
+        tell: impl Fn(&Project, LogChange<'_>),
     ) -> Result<Vec<ProjectRecord>, Refusal> {
         let mut inside = self.lock();
         self.open(&mut inside, now, &tell)?;
@@ -151,7 +151,7 @@ impl ProjectLog {
         for record in &records {
             inside.project.apply(record);
         }
-        tell(&inside.project, Told::Records(&records));
+        tell(&inside.project, LogChange::Records(&records));
         Ok(records)
     }
 
@@ -160,7 +160,7 @@ impl ProjectLog {
         &self,
         inside: &mut Inside,
         now: Timestamp,
-        tell: &impl Fn(&Project, Told<'_>),
+        tell: &impl Fn(&Project, LogChange<'_>),
     ) -> Result<(), Refusal> {
         if inside.writer.is_some() {
             return Ok(());
@@ -172,7 +172,7 @@ impl ProjectLog {
                 let has_more = project.next_seq > inside.project.next_seq;
                 *inside = Inside { project, writer: Some(opened.writer) };
                 if has_more {
-                    tell(&inside.project, Told::Reopened);
+                    tell(&inside.project, LogChange::Reopened);
                 }
                 Ok(())
             }

@@ -15,7 +15,7 @@ use ctx_session::request::RequestKey;
 use ctx_session::rules::Dsl;
 use ctx_session::{IssueId, Name, Refusal, Session, SessionId, Timestamp};
 
-pub use log::{ProjectLog, Told};
+pub use log::{LogChange, ProjectLog};
 
 use crate::port::ProjectFiles;
 use standing::Standing;

@@ -14,7 +14,7 @@ use crate::lines::LineForm;
 use crate::path::LogPath;
 
 /// How much of a line is told of it.
-const TOLD_BYTES: usize = 1 << 20;
+const EXCERPT_BYTES: usize = 1 << 20;
 
 /// The lines of a log in the order in which they are to be read, and what that gives: no less than a log that is opened as
 /// it is. What is salvaged, or back in its place, may make another record look like a part of a command that was never
@@ -25,7 +25,7 @@ fn best(
     versions: Versions,
 ) -> Result<(Vec<Raw>, Settled, Reading), RepairError> {
     let plain = lines_of(bytes, Salvage::No);
-    let mut settled = versions::settle(log, bytes, &plain, versions)?;
+    let mut settled = versions::find_damaged(log, bytes, &plain, versions)?;
     for raw in plain.iter().filter(|raw| raw.why_bad(bytes).is_some()) {
         let line = bytes.get(raw.start..raw.end).unwrap_or_default();
         if let (false, Some(was)) = (settled.contains_key(&raw.start), salvage::respelt(line)) {
@@ -151,7 +151,7 @@ impl<'a> Building<'a> {
     /// A line whose record goes back to its place.
     fn leave(&mut self, raw: &Raw) {
         let Spot::Leaves { seq } = raw.spot else { return };
-        let was = told(self.bytes.get(raw.start..raw.end).unwrap_or_default());
+        let was = excerpt(self.bytes.get(raw.start..raw.end).unwrap_or_default());
         let change = self.pending(raw.number, raw.start);
         change.was.push(was);
         change.why.push(format!("record {seq} is out of order"));
@@ -185,7 +185,7 @@ impl<'a> Building<'a> {
     /// A line that does not stay as it is: what is used of it comes on lines of its own.
     fn change(&mut self, raw: &Raw, mine: &[&Used]) {
         let line = raw.whole_line(self.bytes);
-        let was = told(self.bytes.get(line.start..line.end).unwrap_or_default());
+        let was = excerpt(self.bytes.get(line.start..line.end).unwrap_or_default());
         let mut why = self.why.get(&raw.number).cloned();
         if self.replace_first && why.is_none() {
             self.replace_first = false;
@@ -306,9 +306,9 @@ impl<'a> Building<'a> {
     }
 }
 
-/// A line as it is told of: with what is not text replaced, and not all of a very long one.
-fn told(line: &[u8]) -> String {
-    let cut = line.get(..TOLD_BYTES);
+/// A line as reports show it: with what is not text replaced, and not all of a very long one.
+fn excerpt(line: &[u8]) -> String {
+    let cut = line.get(..EXCERPT_BYTES);
     let text = String::from_utf8_lossy(cut.unwrap_or(line));
     let plain = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
     plain.chain(cut.map(|_| '…')).collect()

@@ -31,7 +31,7 @@ enum Says {
 }
 
 /// Finds the lines whose version is damaged. Fails where a newer ctx may have written.
-pub(super) fn settle(
+pub(super) fn find_damaged(
     log: &LogPath,
     bytes: &[u8],
     raws: &[Raw],

@@ -261,11 +261,11 @@ fn a_log_that_is_taken_away_is_told_of_whenever_it_crashes_and_one_that_stays_is
     let journal = FileJournal::new(Arc::new(disk.clone()));
     filled(&journal);
     disk.record();
-    journal.take_away(&log(), "it went").unwrap();
+    journal.move_to_trash(&log(), "it went").unwrap();
     let gone_since = disk.ops();
     let mut heard_at = None;
     journal
-        .clear_away(&mut |notice| {
+        .empty_trash(&mut |notice| {
             assert_eq!(notice, "it went");
             heard_at = Some(disk.ops());
             true
@@ -282,8 +282,8 @@ fn a_log_that_is_taken_away_is_told_of_whenever_it_crashes_and_one_that_stays_is
             journal.sweep().unwrap();
             // First nobody hears it, then somebody does, and then there is nothing more to hear.
             let (mut before, mut after) = (Vec::new(), Vec::new());
-            journal.clear_away(&mut |notice| (before.push(notice.to_owned()), false).1).unwrap();
-            journal.clear_away(&mut |notice| (after.push(notice.to_owned()), true).1).unwrap();
+            journal.empty_trash(&mut |notice| (before.push(notice.to_owned()), false).1).unwrap();
+            journal.empty_trash(&mut |notice| (after.push(notice.to_owned()), true).1).unwrap();
             assert_eq!(before, after);
             let is_there = entries(&journal, &log()).is_ok();
             match is_there {
@@ -292,7 +292,7 @@ fn a_log_that_is_taken_away_is_told_of_whenever_it_crashes_and_one_that_stays_is
             }
             (stayed, told) = (stayed + usize::from(is_there), told + after.len());
             assert!(!disk.files().iter().any(|file| file.contains("/trash/")), "{:?}", disk.files());
-            journal.clear_away(&mut |notice| panic!("told again: {notice}")).unwrap();
+            journal.empty_trash(&mut |notice| panic!("told again: {notice}")).unwrap();
         }
     }
     assert!(stayed > 2 && told > 2, "stayed {stayed} times, told {told} times");
@@ -304,18 +304,18 @@ fn bytes_that_cannot_be_removed_keep_nobody_from_hearing_that_a_log_went() {
     let journal = FileJournal::new(Arc::new(disk.clone()));
     filled(&journal);
     fork_at(&journal, None).unwrap();
-    journal.take_away(&log(), "one went").unwrap();
-    journal.take_away(&other(), "another went").unwrap();
+    journal.move_to_trash(&log(), "one went").unwrap();
+    journal.move_to_trash(&other(), "another went").unwrap();
     // The first thing to be removed is a file of the first log.
     disk.fail(Op::Name, 0, Fault::Io);
     let mut heard = Vec::new();
-    journal.clear_away(&mut |notice| (heard.push(notice.to_owned()), true).1).unwrap_err();
+    journal.empty_trash(&mut |notice| (heard.push(notice.to_owned()), true).1).unwrap_err();
     heard.sort_unstable();
     assert_eq!(heard, ["another went", "one went"]);
     // What is left goes the next time.
     disk.heal();
     heard.clear();
-    journal.clear_away(&mut |notice| (heard.push(notice.to_owned()), true).1).unwrap();
+    journal.empty_trash(&mut |notice| (heard.push(notice.to_owned()), true).1).unwrap();
     assert_eq!(heard.len(), 1, "{heard:?}");
     assert!(!disk.files().iter().any(|file| file.contains("/trash/")), "{:?}", disk.files());
 }

@@ -1,7 +1,8 @@
 //! Checkpoints: pausing a run, editing prompts while it is paused, going on, and going back.
 
 use super::{
-    Given, answer, busy, compaction, count_changed, moved, over, post::context_record, run::settle, slot_of,
+    Given, answer, busy, compaction, count_changed, moved, over, post::context_record, run::closing_records,
+    slot_of,
 };
 use crate::code::{Code, Refusal};
 use crate::command::{
@@ -191,7 +192,7 @@ fn end_of_pause(
     let run = run.and_then(|run| session.run(run));
     if let Some(run) = run {
         records.extend(notice(current, run.id, given));
-        records.extend(settle(session, run, &Outcome::Done, None, given.now));
+        records.extend(closing_records(session, run, &Outcome::Done, None, given.now));
     }
     records.push(moved(StateName::Paused, StateName::Idle, Trigger::CheckpointResumed, Some(by)));
     let effects = run.map(|run| Effect::KillRun { run: run.id }).into_iter().collect();
@@ -260,7 +261,7 @@ pub(super) fn rollback(
     let mut effects = Vec::new();
     if let Some(run) = session.current_run() {
         let outcome = Outcome::Cancelled { reason: CancelReason::RolledBack, by: Some(by) };
-        records.extend(settle(session, run, &outcome, partial, given.now));
+        records.extend(closing_records(session, run, &outcome, partial, given.now));
         let cut_off = partial.filter(|partial| !partial.text.is_empty());
         superseded.extend(cut_off.map(|partial| partial.message_id.0));
         effects.push(Effect::KillRun { run: run.id });

@@ -5,7 +5,8 @@
 use std::collections::HashSet;
 
 use super::{
-    Given, answer, busy, checkpoint, count_changed, moved, over, post::context_record, run::settle, slot_of,
+    Given, answer, busy, checkpoint, count_changed, moved, over, post::context_record, run::closing_records,
+    slot_of,
 };
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, CompactionEdits, Decision, Effect, Outcome};
@@ -95,7 +96,7 @@ pub(super) fn compacted(
         created.compaction_id = compaction_id;
         records.push(Body::Checkpoint(CheckpointBody::Created(created)));
     }
-    let end = settle(session, run, &Outcome::Done, None, given.now);
+    let end = closing_records(session, run, &Outcome::Done, None, given.now);
     records.extend(end.into_iter().map(|body| match body {
         Body::Run(RunBody::Finished(mut end)) => {
             end.finish_reason = Some(RunFinish::AwaitingCompaction);

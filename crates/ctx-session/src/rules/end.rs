@@ -1,6 +1,6 @@
 //! How a session is over: ended by its operator, or failed for good.
 
-use super::{answer, attach::detached, count_changed, moved, over, run::settle};
+use super::{answer, attach::detached, count_changed, moved, over, run::closing_records};
 use crate::code::Refusal;
 use crate::command::{Answer, Decision, Effect, Outcome, Partial};
 use crate::record::{
@@ -70,7 +70,7 @@ fn close(
     let mut records = Vec::new();
     let mut effects = Vec::new();
     if let Some(run) = session.current_run() {
-        records.extend(settle(session, run, outcome, partial, now));
+        records.extend(closing_records(session, run, outcome, partial, now));
         if matches!(from, StateName::Running | StateName::Paused) {
             effects.push(Effect::KillRun { run: run.id });
         }

@@ -7,7 +7,7 @@ use super::{
     count_changed,
     left_open::{approval_interrupted, interrupted},
     moved,
-    run::settle,
+    run::closing_records,
     subagent::exit_record,
 };
 use crate::code::{Code, Refusal};
@@ -54,8 +54,8 @@ pub(super) fn recover(
         let ended = run.last_at.max(run.created_at).min(now);
         records.extend(match session.is_answered(run.id) {
             // The whole answer is in the log; only that it is the end was not written.
-            true => settle(session, run, &Outcome::Done, None, ended),
-            false => settle(session, run, &Outcome::Failed(failure(cause)), partial.as_ref(), ended),
+            true => closing_records(session, run, &Outcome::Done, None, ended),
+            false => closing_records(session, run, &Outcome::Failed(failure(cause)), partial.as_ref(), ended),
         });
     }
     // Damage may have taken the run that an approval was asked for in.

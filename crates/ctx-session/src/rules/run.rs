@@ -263,7 +263,7 @@ pub(super) fn finish_run(
             _,
         ) => return Ok(answer(Answer::Ignored)),
     };
-    let mut records = settle(session, current, outcome, partial, now);
+    let mut records = closing_records(session, current, outcome, partial, now);
     let (from, to) = (StateName::Running, StateName::Idle);
     let (trigger, by, state) = match outcome {
         Outcome::Done => (Trigger::RunCompleted, None, RunState::Done),
@@ -297,14 +297,14 @@ fn cancel_paused(
     partial: Option<&Partial>,
     now: Timestamp,
 ) -> Decision {
-    let mut records = settle(session, run, &Outcome::Cancelled { reason, by }, partial, now);
+    let mut records = closing_records(session, run, &Outcome::Cancelled { reason, by }, partial, now);
     records.push(moved(StateName::Paused, StateName::Idle, Trigger::RunCancelled, by));
     let answer = Answer::Run { run: run.id, state: RunState::Cancelled };
     Decision { records, effects: vec![Effect::KillRun { run: run.id }], answer }
 }
 
 /// The records that close a run: what was cut off is kept, open tools are settled, then the end itself.
-pub(super) fn settle(
+pub(super) fn closing_records(
     session: &Session,
     run: &Run,
     outcome: &Outcome,

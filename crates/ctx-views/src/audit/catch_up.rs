@@ -1,6 +1,6 @@
-//! Reading logs for what has not been told: what a crash left out, and what happened to a log that waited for that.
+//! Reading logs for what has not been audited: what a crash left out, and what happened to a log that waited for that.
 //!
-//! Not here: telling of commits as they come, and the audit log itself (`writer`).
+//! Not here: commits as they come, and the audit log itself (`writer`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use ctx_session::record::Decoded;
 use ctx_session::record::SessionBody;
 use ctx_session::{Body, Name, Record, Session};
 
-use super::standing::{Lines, Look, Standing, Told};
+use super::standing::{Audited, Lines, Look, Standing};
 use super::writer::{Whose, Writer, told_by};
 use super::{events, project_events};
 use crate::db::project_of_log;
@@ -51,14 +51,14 @@ impl Writer {
         self.queue_up(log);
     }
 
-    /// A log has nothing more to tell.
+    /// A log has nothing more to audit.
     pub(super) fn is_done_with(&mut self, log: &LogPath) {
         self.pending.remove(log);
         self.owed.remove(log);
     }
 
     /// Tells before the end what happened while this writer was there: who stops the daemon and reads the log finds it.
-    pub(super) fn tell_owed(&mut self) {
+    pub(super) fn audit_owed(&mut self) {
         let dropped = self.behind.take();
         dropped.into_iter().for_each(|log| self.owe(log));
         self.queue = self.owed.iter().cloned().collect();
@@ -68,10 +68,10 @@ impl Writer {
         }
     }
 
-    /// All lines of the audit log, if a log turned out to be another than the one that was told of.
+    /// All lines of the audit log, if a log turned out to be another than the one whose events it has.
     fn lines_for(&mut self, standing: Standing) -> Result<Option<Lines>, JournalError> {
         match standing {
-            Standing::Told | Standing::More => return Ok(None),
+            Standing::Audited | Standing::More => return Ok(None),
             Standing::Other => {}
         }
         if let Some(lines) = self.lines.replace(Lines::default()) {
@@ -89,10 +89,10 @@ impl Writer {
         Ok(Some(lines))
     }
 
-    /// Reads a session's log as far as needed, and tells what has not been told. False when that failed.
+    /// Reads a session's log as far as needed, and audits what was not audited yet. False when that failed.
     pub(super) fn catch_up_session(&mut self, log: &LogPath) -> Result<bool, JournalError> {
         let standing = self.standing(log)?;
-        if standing == Standing::Told {
+        if standing == Standing::Audited {
             return Ok(true);
         }
         let known = self.lines_for(standing)?;
@@ -133,7 +133,7 @@ impl Writer {
 
     /// The same for a project, whose log is short.
     fn catch_up_project(&mut self, log: &LogPath, slug: Name) -> Result<bool, JournalError> {
-        let mut look = Look::new(self.told.get(&Whose::Project(slug.clone())).copied());
+        let mut look = Look::new(self.audited.get(&Whose::Project(slug.clone())).copied());
         self.journal.read_back(log, &mut |entry| look.take(&entry))?;
         let known = self.lines_for(look.finish())?;
         let mut project = Project::new(slug);
@@ -159,20 +159,20 @@ impl Writer {
         Ok(ok)
     }
 
-    /// How a session's log stands to what has been told of it. Reads its two ends alone.
+    /// Compares a session's log with what was audited of it. Reads its two ends alone.
     pub(super) fn standing(&self, log: &LogPath) -> Result<Standing, JournalError> {
         let mut look: Option<Look> = None;
         self.journal.ends(log, &mut |first, entry| {
-            look.get_or_insert_with(|| Look::new(self.told_of(first))).take(&entry)
+            look.get_or_insert_with(|| Look::new(self.audited_of(first))).take(&entry)
         })?;
-        Ok(look.map_or(Standing::Told, |look| look.finish()))
+        Ok(look.map_or(Standing::Audited, |look| look.finish()))
     }
 
-    /// What has been told of a session whose log begins like this; None: not even the first, or nobody knows.
-    fn told_of(&self, first: Option<&Entry>) -> Option<Told> {
+    /// What has been audited of a session whose log begins like this; None: not even the first, or nobody knows.
+    fn audited_of(&self, first: Option<&Entry>) -> Option<Audited> {
         match first.and_then(record_of).map(|record| record.body) {
             Some(Body::Session(SessionBody::Meta(meta))) => {
-                self.told.get(&Whose::Session(meta.session_id)).copied()
+                self.audited.get(&Whose::Session(meta.session_id)).copied()
             }
             Some(_) | None => None,
         }

@@ -8,9 +8,9 @@ use ctx_session::record::{
 use serde_json::{Value, json};
 
 /// Who did it, and the fields.
-type Told = (Option<u32>, Value);
+type Audited = (Option<u32>, Value);
 
-pub(super) fn of_checkpoint(id: SessionId, body: &CheckpointBody) -> Told {
+pub(super) fn of_checkpoint(id: SessionId, body: &CheckpointBody) -> Audited {
     match body {
         CheckpointBody::Created(made) => {
             let data = json!({
@@ -43,7 +43,7 @@ pub(super) fn of_checkpoint(id: SessionId, body: &CheckpointBody) -> Told {
     }
 }
 
-pub(super) fn of_compaction(id: SessionId, body: &CompactionBody) -> Option<Told> {
+pub(super) fn of_compaction(id: SessionId, body: &CompactionBody) -> Option<Audited> {
     Some(match body {
         CompactionBody::Recorded(made) => (None, compacted(id, made)),
         CompactionBody::Approved(approved) => {
@@ -72,7 +72,7 @@ pub(super) fn of_compaction(id: SessionId, body: &CompactionBody) -> Option<Told
     })
 }
 
-pub(super) fn of_approval(id: SessionId, body: &ApprovalBody) -> Told {
+pub(super) fn of_approval(id: SessionId, body: &ApprovalBody) -> Audited {
     match body {
         ApprovalBody::Requested(asked) => {
             let data = json!({

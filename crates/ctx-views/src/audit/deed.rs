@@ -1,6 +1,6 @@
-//! Deeds that no record tells of: a session that was purged, because its log goes with it, and a root that was taken over.
+//! Deeds that no record describes: a session that was purged, because its log goes with it, and a root that was taken over.
 //!
-//! What is to be told of a purge is a notice that the journal keeps from before the log goes until it has been told.
+//! A purge leaves a notice that the journal keeps from before the log goes until it has been audited.
 
 use ctx_session::Timestamp;
 use ctx_session::record::SessionMeta;
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::EventName;
 use super::map::{AuditEvent, RecordOf};
 
-/// A deed that is told once.
+/// A deed that is audited once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Deed {
     pub time: Timestamp,

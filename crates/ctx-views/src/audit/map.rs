@@ -114,7 +114,7 @@ fn data_of(session: &Session, commit: &[Record], body: &Body) -> Option<(Option<
 fn of_session(id: SessionId, body: &SessionBody) -> Option<(Option<u32>, Value)> {
     let (user, data) = match body {
         // One that repair wrote again after damage does not tell of a creation.
-        SessionBody::Meta(meta) => (None, identity::tells_creation(meta).then(|| created(meta))?),
+        SessionBody::Meta(meta) => (None, identity::records_creation(meta).then(|| created(meta))?),
         SessionBody::StateChanged(change) => (change.by, moved(id, change)),
         SessionBody::Attached(on) => {
             let data = json!({ "session_id": id, "user_id": on.user, "device_hint": on.device_hint });

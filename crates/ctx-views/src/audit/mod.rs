@@ -1,7 +1,7 @@
 //! The audit log: who did what, in an append-only log of its own beside the logs of sessions and projects.
 //!
-//! It tells of records and is written after them, within 200 ms, by one thread. What a crash left out is found
-//! when the log is opened: it says for each session and project how far it has told of it, and what its log has
+//! Its lines follow from records and are written after them, within 200 ms, by one thread. What a crash left out is found
+//! when the log is opened: it says for each session and project how far its events are in, and what its log has
 //! beyond that is appended. Purging a session leaves its lines, and adds one (`deed`).
 
 mod catch_up;
@@ -34,7 +34,7 @@ use writer::Writer;
 
 /// The kind of an audit line; the first line of the log is of another kind.
 const KIND: &str = "audit";
-/// Commits that may wait to be told of; more are read from their logs later.
+/// Commits that may wait to be audited; more are read from their logs later.
 const WAITING_MAX: usize = 4096;
 
 /// Where the audit log is, and what it watches over.
@@ -63,33 +63,33 @@ enum Work {
         time: Timestamp,
         events: Vec<AuditEvent>,
     },
-    /// Something may have been written that nobody told of.
+    /// Records may have been written that are not audited.
     Behind(LogPath),
-    /// A session's log was taken up, and may be another than the one that was told of.
+    /// A session's log was taken up, and may be another than the one whose events it has.
     Opened(LogPath),
-    /// Logs may be read now for what has not been told.
+    /// Logs may be read now for what has not been audited.
     Read,
     /// Tells everything that a log has, before it goes; says when that is on disk, or what stands in the way.
     Last(LogPath, SyncSender<Result<(), String>>),
-    /// Tells a deed that no record tells of, unless that has been told; says when that is on disk.
+    /// Writes a deed, which no record describes, unless that was done; says when that is on disk.
     Deed(Box<Deed>, SyncSender<Result<(), String>>),
     /// Tells when everything before it is on disk.
     Flush(SyncSender<()>),
-    /// Tells when nothing is behind that can be told.
-    Settle(SyncSender<()>),
+    /// Says when nothing that can be audited is missing.
+    Complete(SyncSender<()>),
 }
 
-/// Logs of which not everything has been told, and what stands in the way.
+/// Logs of which not everything has been audited, and what stands in the way.
 #[derive(Default)]
 struct Behind {
-    logs: Mutex<Untold>,
+    logs: Mutex<Unaudited>,
     error: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
-struct Untold {
+struct Unaudited {
     logs: HashSet<LogPath>,
-    /// Whether the writer knows which logs there were at its start. Until then nobody knows what was told of a log: it
+    /// Whether the writer knows which logs there were at its start. Until then nobody knows what was audited of a log: it
     /// is read, also for what is handed over.
     has_list: bool,
 }
@@ -113,7 +113,7 @@ impl Audit {
         Ok(Audit { to_writer: Mutex::new(Some(to_writer)), behind, writer: Mutex::new(Some(writer)) })
     }
 
-    /// Tells of a commit, after it. `session` has its records applied. Never waits.
+    /// Audits a commit, after it. `session` has its records applied. Never waits.
     pub fn committed(&self, log: &LogPath, session: &Session, commit: &[Record]) {
         let Some(last) = commit.last() else { return };
         let events = events(session, commit);
@@ -137,29 +137,29 @@ impl Audit {
         }
     }
 
-    /// A log was taken up again after a failure: it may have records that were never told of.
+    /// A log was taken up again after a failure: it may have records that were never audited.
     pub fn reopened(&self, log: &LogPath) {
         self.hand_over(log, Work::Behind(log.clone()));
     }
 
     /// A session's log was taken up. Someone may have cut it or put an older one in its place meanwhile: then what
-    /// comes has seqs that have been told of, and is told all the same.
+    /// comes has seqs that have been audited of, and is audited all the same.
     pub fn opened(&self, log: &LogPath) {
         self.hand_over(log, Work::Opened(log.clone()));
     }
 
     fn hand_over(&self, log: &LogPath, work: Work) {
-        let mut untold = lock(&self.behind.logs);
+        let mut unaudited = lock(&self.behind.logs);
         let to_writer = lock(&self.to_writer);
-        match to_writer.as_ref().filter(|_| untold.has_list).map(|to_writer| to_writer.try_send(work)) {
+        match to_writer.as_ref().filter(|_| unaudited.has_list).map(|to_writer| to_writer.try_send(work)) {
             Some(Ok(())) => {}
             Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => {
-                untold.logs.insert(log.clone());
+                unaudited.logs.insert(log.clone());
             }
         }
     }
 
-    /// Reads all logs for what has not been told, behind the caller's back. Until then, what happens to sessions and
+    /// Reads all logs for what has not been audited, behind the caller's back. Until then, what happens to sessions and
     /// projects that there were at the start waits too. Waits while much is handed over.
     pub fn catch_up(&self) {
         let to_writer = lock(&self.to_writer).clone();
@@ -172,10 +172,10 @@ impl Audit {
         self.wait_for(Work::Flush);
     }
 
-    /// Waits until what a crash left out is told too, or has failed.
-    pub fn settle(&self) {
+    /// Waits until what a crash left out is audited too, or has failed.
+    pub fn wait_until_complete(&self) {
         self.catch_up();
-        self.wait_for(Work::Settle);
+        self.wait_for(Work::Complete);
         self.flush();
     }
 
@@ -188,14 +188,14 @@ impl Audit {
         }
     }
 
-    /// Tells what has not been told of a session, whose log is about to go. On disk when this returns; else says what
+    /// Audits the rest of a session, whose log is about to go. On disk when this returns; else says what
     /// stands in the way.
-    pub fn tell_last(&self, log: &LogPath) -> Result<(), String> {
+    pub fn audit_last(&self, log: &LogPath) -> Result<(), String> {
         self.answered(|done| Work::Last(log.clone(), done))
     }
 
-    /// Tells a deed that no record tells of, once. On disk when this returns.
-    pub fn tell_once(&self, deed: Deed) -> Result<(), String> {
+    /// Writes a deed, which no record describes, once. On disk when this returns.
+    pub fn audit_once(&self, deed: Deed) -> Result<(), String> {
         self.answered(|done| Work::Deed(Box::new(deed), done))
     }
 

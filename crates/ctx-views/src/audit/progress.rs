@@ -1,4 +1,4 @@
-//! How far the audit log has told of each session and project, kept in a file beside it, so that a start reads only what the
+//! How far the events of each session and project are in the audit log, kept in a file beside it, so that a start reads only what the
 //! log has gained since.
 //!
 //! The file is derived from the log: without it, or where it does not fit the log, all of the log is read.
@@ -10,7 +10,7 @@ use ctx_journal::{LogPath, Owner};
 use ctx_session::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::standing::Told;
+use super::standing::Audited;
 use super::writer::Whose;
 use crate::dir::RootDir;
 use crate::error::ViewError;
@@ -19,7 +19,7 @@ use crate::error::ViewError;
 const NAME: &str = "audit.told";
 const VERSION: u32 = 1;
 
-/// A line of the audit log, and which record of which log it tells of.
+/// A line of the audit log, and the record of which log it is of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Line {
     pub number: u64,
@@ -28,22 +28,23 @@ pub(super) struct Line {
     pub time: Timestamp,
 }
 
-/// What all lines up to one of them have told.
+/// What all lines up to one of them cover.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Kept {
     version: u32,
     pub last: Line,
-    told: Vec<(Whose, Told)>,
+    #[serde(rename = "told")]
+    audited: Vec<(Whose, Audited)>,
 }
 
 impl Kept {
-    pub fn new(last: &Line, told: &HashMap<Whose, Told>) -> Kept {
-        let told = told.iter().map(|(whose, told)| (whose.clone(), *told)).collect();
-        Kept { version: VERSION, last: last.clone(), told }
+    pub fn new(last: &Line, audited: &HashMap<Whose, Audited>) -> Kept {
+        let audited = audited.iter().map(|(whose, audited)| (whose.clone(), *audited)).collect();
+        Kept { version: VERSION, last: last.clone(), audited }
     }
 
-    pub fn into_told(self) -> HashMap<Whose, Told> {
-        self.told.into_iter().collect()
+    pub fn into_audited(self) -> HashMap<Whose, Audited> {
+        self.audited.into_iter().collect()
     }
 
     /// What was kept beside the log, if it can be read.

@@ -13,7 +13,7 @@ pub fn project_events(project: &Project, commit: &[ProjectRecord]) -> Vec<AuditE
 }
 
 fn of_record(project: &Project, record: &ProjectRecord) -> Option<AuditEvent> {
-    let (user, mut data) = told(project, &record.body)?;
+    let (user, mut data) = user_and_data(project, &record.body)?;
     let event = record.body.event()?;
     if let Some(fields) = data.as_object_mut() {
         fields.insert("project_id".to_owned(), json!(project.slug));
@@ -23,7 +23,7 @@ fn of_record(project: &Project, record: &ProjectRecord) -> Option<AuditEvent> {
     Some(AuditEvent { event, user, record, data })
 }
 
-fn told(project: &Project, body: &ProjectBody) -> Option<(u32, Value)> {
+fn user_and_data(project: &Project, body: &ProjectBody) -> Option<(u32, Value)> {
     let number = |issue: IssueId| project.issue(issue).map(|issue| issue.number);
     let text = |issue: IssueId, todo: TodoId| {
         let todos = project.issue(issue).map(|issue| issue.todos.iter());
@@ -62,7 +62,7 @@ fn told(project: &Project, body: &ProjectBody) -> Option<(u32, Value)> {
             });
             (changed.who.by, data)
         }
-        // The session that points back is told as `session.bound`; a claim alone means nothing.
+        // The session that points back is audited as `session.bound`; a claim alone means nothing.
         // Nobody did the other two: they are what the daemon keeps for itself.
         ProjectBody::Issue(IssueBody::Claimed(_))
         | ProjectBody::Registry(RegistryBody::Requested(_) | RegistryBody::Read(_)) => {

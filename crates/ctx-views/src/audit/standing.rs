@@ -1,12 +1,12 @@
-//! How a log stands to what the audit log has told of it. Pure.
+//! Compares a log with what the audit log has of it. Pure.
 //!
 //! A line of the audit log names a record by its seq and has the time of its commit. So the last line of a log says
-//! which record must stand there; what comes after it has not been told. Where another record stands there, or none,
+//! which record must stand there; what comes after it has not been audited. Where another record stands there, or none,
 //! the log was cut short or replaced since, and new records have old seqs: then only all its lines say what has
-//! been told.
+//! been audited.
 //!
 //! What cannot be known: of two commits with the same seq, the same event and the same millisecond, the second is
-//! taken for the first. And what was cut off stays told, for it happened.
+//! taken for the first. And what was cut off stays in the audit log, for it happened.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -20,12 +20,12 @@ use super::EventName;
 use super::map::AuditEvent;
 use super::writer::Whose;
 
-/// What has been told of a log.
+/// What has been audited of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct Audited {
     /// Every event up to this seq has been.
     pub through: u64,
-    /// The last record that a line tells of, and the time of its commit.
+    /// The last record that has a line, and the time of its commit.
     pub at: u64,
     pub time: Timestamp,
 }
@@ -33,51 +33,51 @@ pub(super) struct Told {
 /// How a log stands to that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// There is nothing to tell.
-    Told,
+    /// There is nothing to audit.
+    Audited,
     /// It has gone on.
     More,
-    /// It is not the log that was told of.
+    /// It is not the log that was audited of.
     Other,
 }
 
 /// A log while it is read from its end.
 pub(super) struct Look {
-    told: Option<Told>,
+    audited: Option<Audited>,
     more: bool,
     fits: bool,
 }
 
 impl Look {
-    pub fn new(told: Option<Told>) -> Look {
-        Look { told, more: false, fits: told.is_none() }
+    pub fn new(audited: Option<Audited>) -> Look {
+        Look { audited, more: false, fits: audited.is_none() }
     }
 
     /// Takes the next record, from the last backwards.
     pub fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
         let is_audited = Body::kind(&entry.kind).is_some_and(Kind::is_audited);
-        let Some(told) = self.told else {
+        let Some(audited) = self.audited else {
             self.more |= is_audited;
             return if self.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         };
-        self.more |= is_audited && entry.seq > told.through;
-        if entry.seq > told.at {
+        self.more |= is_audited && entry.seq > audited.through;
+        if entry.seq > audited.at {
             return ControlFlow::Continue(());
         }
-        self.fits = entry.seq == told.at && entry.time == told.time;
+        self.fits = entry.seq == audited.at && entry.time == audited.time;
         ControlFlow::Break(())
     }
 
     pub fn finish(&self) -> Standing {
-        match (self.fits, self.more || self.told.is_none()) {
+        match (self.fits, self.more || self.audited.is_none()) {
             (false, _) => Standing::Other,
             (true, true) => Standing::More,
-            (true, false) => Standing::Told,
+            (true, false) => Standing::Audited,
         }
     }
 }
 
-/// Every line of the audit log, by what it tells of. Gathered only when a log turns out to be another.
+/// Every line of the audit log, by its record. Gathered only when a log turns out to be another.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     by_log: HashMap<Whose, HashSet<(u64, u64, EventName)>>,
@@ -97,6 +97,6 @@ impl Lines {
     /// Whether an event of a commit of this time has a line.
     pub fn have(&self, event: &AuditEvent, time: Timestamp) -> bool {
         let (whose, seq) = event.record.place();
-        self.by_log.get(&whose).is_some_and(|told| told.contains(&(seq, time.as_millis(), event.event)))
+        self.by_log.get(&whose).is_some_and(|audited| audited.contains(&(seq, time.as_millis(), event.event)))
     }
 }

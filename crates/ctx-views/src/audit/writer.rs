@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use super::EventName;
 use super::map::{AuditEvent, RecordOf};
 use super::progress::{Kept, Line};
-use super::standing::{Lines, Standing, Told};
+use super::standing::{Audited, Lines, Standing};
 use super::{AuditOptions, Behind, Deed, KIND, Work};
 use crate::db::project_logs;
 
 const OPENED: &str = r#"{"type":"audit_opened"}"#;
-/// How soon what could not be told is tried again.
+/// How soon what could not be audited is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Lines that a start may have to read again after a crash.
 const UNKEPT_MAX: u64 = 4096;
@@ -48,15 +48,15 @@ pub(super) struct Writer {
     pub(super) behind: Arc<Behind>,
     /// None until it could be opened, and after a failure.
     writer: Option<Box<dyn LogWriter>>,
-    pub(super) told: HashMap<Whose, Told>,
-    /// The last line, if there is one, and how many lines came since what they told was kept.
+    pub(super) audited: HashMap<Whose, Audited>,
+    /// The last line, if there is one, and how many lines came since that was last kept on disk.
     last: Option<Line>,
     unkept: u64,
-    /// Whether logs may be read for what has not been told.
+    /// Whether logs may be read for what has not been audited.
     may_read: bool,
-    /// All lines, while there are logs that are not those that were told of.
+    /// All lines, while there are logs that are not those whose events it has.
     pub(super) lines: Option<Lines>,
-    /// Logs to be read for what has not been told.
+    /// Logs to be read for what has not been audited.
     pub(super) queue: VecDeque<LogPath>,
     /// Those that could not be; they go back into the queue after a while.
     pub(super) failed: Vec<LogPath>,
@@ -64,7 +64,7 @@ pub(super) struct Writer {
     pub(super) pending: HashSet<LogPath>,
     /// Those of them that something happened to while this writer was there.
     pub(super) owed: HashSet<LogPath>,
-    settling: Vec<SyncSender<()>>,
+    waiting_for_all: Vec<SyncSender<()>>,
 }
 
 impl Writer {
@@ -74,7 +74,7 @@ impl Writer {
             options,
             behind,
             writer: None,
-            told: HashMap::new(),
+            audited: HashMap::new(),
             last: None,
             unkept: 0,
             may_read: false,
@@ -83,7 +83,7 @@ impl Writer {
             failed: Vec::new(),
             pending: HashSet::new(),
             owed: HashSet::new(),
-            settling: Vec::new(),
+            waiting_for_all: Vec::new(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Writer {
             };
             if self.queue.is_empty() {
                 self.lines = None;
-                for done in self.settling.drain(..) {
+                for done in self.waiting_for_all.drain(..) {
                     let _ = done.try_send(());
                 }
             }
@@ -114,38 +114,38 @@ impl Writer {
                 Ok(Work::Behind(log)) => self.owe(log),
                 Ok(Work::Opened(log)) => self.compare(log),
                 Ok(Work::Read) => self.may_read = true,
-                Ok(Work::Last(log, done)) => drop(done.try_send(self.tell_last(&log))),
-                Ok(Work::Deed(deed, done)) => drop(done.try_send(self.tell_deed(&deed))),
+                Ok(Work::Last(log, done)) => drop(done.try_send(self.audit_last(&log))),
+                Ok(Work::Deed(deed, done)) => drop(done.try_send(self.audit_deed(&deed))),
                 Ok(Work::Flush(done)) => {
                     self.flush();
                     // Who asked may have stopped waiting.
                     let _ = done.try_send(());
                 }
-                Ok(Work::Settle(done)) => self.settling.push(done),
+                Ok(Work::Complete(done)) => self.waiting_for_all.push(done),
                 Err(RecvTimeoutError::Timeout) if self.may_read => self.catch_up(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if self.unkept >= UNKEPT_MAX {
-                self.keep_told();
+                self.keep_audited();
             }
         }
-        self.tell_owed();
-        self.keep_told();
+        self.audit_owed();
+        self.keep_audited();
     }
 
-    /// Remembers for the next start what has been told. Where that fails, the next start reads more.
-    fn keep_told(&mut self) {
+    /// Remembers for the next start what has been audited. Where that fails, the next start reads more.
+    fn keep_audited(&mut self) {
         self.flush();
         let (Some(last), Some(_), 1..) = (&self.last, &self.writer, self.unkept) else { return };
         let AuditOptions { log, owner, root, .. } = &self.options;
-        if let Err(error) = Kept::new(last, &self.told).write(root, log, *owner) {
+        if let Err(error) = Kept::new(last, &self.audited).write(root, log, *owner) {
             self.note(&error);
         }
         self.unkept = 0;
     }
 
-    /// Every log there is may have more than was told.
+    /// Every log there is may have more than was audited.
     fn queue_up_all(&mut self) {
         for listed in [(self.options.session_logs)(), project_logs(&*self.journal)] {
             match listed {
@@ -172,38 +172,38 @@ impl Writer {
         }
     }
 
-    /// Takes the log up, reading how far each log has been told of; makes it when there is none.
+    /// Takes the log up, reading how far each log was audited; makes it when there is none.
     pub(super) fn open(&mut self) -> Result<(), JournalError> {
         if self.writer.is_some() {
             return Ok(());
         }
         let AuditOptions { log, owner, now, .. } = &self.options;
-        let Taken { writer, told, last, lines, .. } = match self.take_up() {
+        let Taken { writer, audited, last, lines, .. } = match self.take_up() {
             Ok(taken) => taken,
             Err(JournalError::NotThere { .. }) => {
                 let writer = self.journal.create(log, *owner, *now, &[OPENED.to_owned()])?;
-                Taken { writer, told: HashMap::new(), first: None, last: None, lines: 0 }
+                Taken { writer, audited: HashMap::new(), first: None, last: None, lines: 0 }
             }
             Err(error) => return Err(error),
         };
         (self.writer, self.last, self.unkept) = (Some(writer), last, lines);
-        // Lines that were written may be gone: what was told of each log is what is there, and no more.
-        let is_there = |(whose, last): (&Whose, &Told)| {
-            told.get(whose).is_some_and(|told| (told.at, told.time) == (last.at, last.time))
+        // Lines that were written may be gone: what was audited of each log is what is there, and no more.
+        let is_there = |(whose, last): (&Whose, &Audited)| {
+            audited.get(whose).is_some_and(|audited| (audited.at, audited.time) == (last.at, last.time))
         };
-        let has_less = !self.told.iter().all(is_there);
-        (self.told, self.lines) = (told, None);
+        let has_less = !self.audited.iter().all(is_there);
+        (self.audited, self.lines) = (audited, None);
         if has_less {
             self.queue_up_all();
         }
         Ok(())
     }
 
-    /// Takes the log up where what it told was kept, if that is of this log; else all of it is read.
+    /// Takes the log up where that was kept on disk, if that is of this log; else all of it is read.
     fn take_up(&self) -> Result<Taken, JournalError> {
         if let Some(kept) = Kept::read(&self.options.root, &self.options.log) {
             let last = kept.last.clone();
-            match self.take_up_from(last.number, kept.into_told()) {
+            match self.take_up_from(last.number, kept.into_audited()) {
                 Ok(taken) if taken.first.as_ref() == Some(&last) => return Ok(taken),
                 Ok(_) | Err(JournalError::NotThere { .. }) => {}
                 Err(error) => return Err(error),
@@ -212,7 +212,7 @@ impl Writer {
         self.take_up_from(0, HashMap::new())
     }
 
-    fn take_up_from(&self, from: u64, mut told: HashMap<Whose, Told>) -> Result<Taken, JournalError> {
+    fn take_up_from(&self, from: u64, mut audited: HashMap<Whose, Audited>) -> Result<Taken, JournalError> {
         let (mut first, mut last, mut lines) = (None, None, 0);
         let opened = self.journal.open_from(&self.options.log, self.options.now, from, &mut |entry| {
             let Some((whose, seq, _)) = told_by(&entry) else { return };
@@ -220,13 +220,13 @@ impl Writer {
             // What was kept with this line says more of it than the line itself.
             if from == 0 || lines > 0 {
                 // The last line counts, not the highest seq: a log that was cut goes on with lower ones.
-                told.insert(whose, Told { through: seq, at: seq, time: entry.time });
+                audited.insert(whose, Audited { through: seq, at: seq, time: entry.time });
             }
             first.get_or_insert_with(|| line.clone());
             last = Some(line);
             lines += 1;
         })?;
-        Ok(Taken { writer: opened.writer, told, first, last, lines })
+        Ok(Taken { writer: opened.writer, audited, first, last, lines })
     }
 
     fn commit(&mut self, log: LogPath, through: u64, time: Timestamp, events: &[AuditEvent]) {
@@ -237,13 +237,13 @@ impl Writer {
         }
     }
 
-    /// Whether a commit is newer than the last one told, and has an older place.
+    /// Whether a commit is newer than the last one audited, and has an older place.
     fn is_out_of_line(&self, events: &[AuditEvent], through: u64, time: Timestamp) -> bool {
-        let told = events.first().and_then(|event| self.told.get(&event.record.place().0));
-        told.is_some_and(|told| through <= told.through && time > told.time)
+        let audited = events.first().and_then(|event| self.audited.get(&event.record.place().0));
+        audited.is_some_and(|audited| through <= audited.through && time > audited.time)
     }
 
-    /// Looks whether a log is the one that was told of.
+    /// Looks whether a log is the one whose events it has.
     fn compare(&mut self, log: LogPath) {
         if self.pending.contains(&log) || self.writer.is_none() {
             return;
@@ -251,13 +251,13 @@ impl Writer {
         match self.standing(&log) {
             Ok(Standing::Other) => self.queue_up(log),
             // What it has more comes by itself, or was asked for.
-            Ok(Standing::Told | Standing::More) | Err(JournalError::NotThere { .. }) => {}
+            Ok(Standing::Audited | Standing::More) | Err(JournalError::NotThere { .. }) => {}
             Err(error) => self.note(&error),
         }
     }
 
-    /// Appends the events of a commit that have not been told of: those after the last that was, or where the log is
-    /// not the one that was told of, those without a line. False when that failed.
+    /// Appends the events of a commit that have not been audited: those after the last that was, or where the log is
+    /// not the one whose events it has, those without a line. False when that failed.
     pub(super) fn append(
         &mut self,
         events: &[AuditEvent],
@@ -266,10 +266,10 @@ impl Writer {
         known: Option<&Lines>,
     ) -> bool {
         let Some((whose, at)) = events.last().map(|event| event.record.place()) else { return true };
-        let told = self.told.get(&whose).copied();
+        let audited = self.audited.get(&whose).copied();
         let is_new = |event: &&AuditEvent| match known {
             Some(lines) => !lines.have(event, time),
-            None => told.is_none_or(|told| event.record.place().1 > told.through),
+            None => audited.is_none_or(|audited| event.record.place().1 > audited.through),
         };
         let lines: Vec<String> = events.iter().filter(is_new).map(to_line).collect();
         let is_before = known.is_none() && lines.is_empty();
@@ -284,7 +284,7 @@ impl Writer {
                 if let Some(committed) = committed {
                     self.note_lines(committed, events.iter().rfind(is_new), time);
                 }
-                self.told.insert(whose, Told { through, at, time });
+                self.audited.insert(whose, Audited { through, at, time });
                 if let Some(all) = &mut self.lines {
                     events.iter().for_each(|event| {
                         let (whose, seq) = event.record.place();
@@ -309,9 +309,9 @@ impl Writer {
     }
 
     /// Tells everything that a log has, now.
-    fn tell_last(&mut self, log: &LogPath) -> Result<(), String> {
-        let told = self.open().and_then(|()| self.catch_up_session(log));
-        match told.map_err(|error| error.to_string())? {
+    fn audit_last(&mut self, log: &LogPath) -> Result<(), String> {
+        let audited = self.open().and_then(|()| self.catch_up_session(log));
+        match audited.map_err(|error| error.to_string())? {
             true => self.sync()?,
             false => return Err(lock(&self.behind.error).clone().unwrap_or_default()),
         }
@@ -322,18 +322,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Tells a deed that no record tells of. A crash may have come between the line and whoever waited for it.
-    fn tell_deed(&mut self, deed: &Deed) -> Result<(), String> {
+    /// Writes a deed, which no record describes. A crash may have come between the line and whoever waited for it.
+    fn audit_deed(&mut self, deed: &Deed) -> Result<(), String> {
         self.open().map_err(|error| error.to_string())?;
         let Deed { time, event } = deed;
         let (whose, at) = event.record.place();
-        let is_told = self.told.get(&whose).is_some_and(|told| (told.at, told.time) == (at, *time));
+        let is_told =
+            self.audited.get(&whose).is_some_and(|audited| (audited.at, audited.time) == (at, *time));
         if !is_told {
             let writer = self.writer.as_ref().ok_or("the audit log is not open")?;
             let appended = writer.append_soon(*time, &[to_line(event)]);
             let appended = appended.map_err(|error| self.failed_to_write(&error))?;
             self.note_lines(appended, Some(event), *time);
-            self.told.insert(whose, Told { through: at, at, time: *time });
+            self.audited.insert(whose, Audited { through: at, at, time: *time });
         }
         self.sync()
     }
@@ -355,7 +356,7 @@ impl Writer {
 /// The audit log, taken up.
 struct Taken {
     writer: Box<dyn LogWriter>,
-    told: HashMap<Whose, Told>,
+    audited: HashMap<Whose, Audited>,
     /// The first and the last line that was read, and how many were.
     first: Option<Line>,
     last: Option<Line>,
@@ -374,7 +375,7 @@ fn to_line(event: &AuditEvent) -> String {
     serde_json::to_string(&Line { r#type: KIND, event }).unwrap_or_default()
 }
 
-/// Which record of which log a line tells of, and what.
+/// Which record of which log a line is of, and which event.
 pub(super) fn told_by(entry: &Entry) -> Option<(Whose, u64, EventName)> {
     #[derive(Deserialize)]
     struct Line {

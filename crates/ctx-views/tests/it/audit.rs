@@ -40,7 +40,7 @@ fn options(root: &Root) -> AuditOptions {
 
 fn start(root: &Root) -> Audit {
     let audit = Audit::start(root.journal.clone(), options(root)).unwrap();
-    audit.settle();
+    audit.wait_until_complete();
     assert_eq!(audit.last_error(), None);
     audit
 }
@@ -135,7 +135,7 @@ fn a_session_is_told_from_beginning_to_end() {
     for step in &steps {
         session.step(step, Some(&audit));
     }
-    audit.settle();
+    audit.wait_until_complete();
     let told = told(&root);
     let expected = [
         "session.created",
@@ -349,7 +349,7 @@ fn what_happens_to_issues_is_told_once_with_who_did_it() {
         music.write(&root, std::slice::from_ref(&commit));
         audit.project_committed(&music.log, &music.project, &commit);
     }
-    audit.settle();
+    audit.wait_until_complete();
     let all = told(&root);
     assert_eq!(words(&all), [names, names].concat());
     let last = all.last().unwrap();
@@ -383,7 +383,7 @@ fn a_log_that_was_taken_up_again_is_read_before_it_is_told_further() {
     for commit in &heard {
         audit.project_committed(&music.log, &music.project, commit);
     }
-    audit.settle();
+    audit.wait_until_complete();
     assert_eq!(told(&root).len(), 10);
 }
 
@@ -396,7 +396,7 @@ fn lines_are_found_by_who_what_when_and_in_pages() {
         audit.committed(&session.log, &session.life.session, &session.life.records());
         session.step(&Step::End, Some(&audit));
     }
-    audit.settle();
+    audit.wait_until_complete();
     let (whole, next) = read(&root, &all());
     assert_eq!((whole.len(), next), (6, None));
     let session = whole[0].event.session().unwrap();
@@ -454,7 +454,7 @@ fn what_happens_after_a_log_was_cut_is_told_and_nothing_is_told_twice() {
                 other.step(&step, Some(&audit));
             }
         }
-        audit.settle();
+        audit.wait_until_complete();
         if down {
             drop(audit);
             session.cut(&root, 4);
@@ -468,7 +468,7 @@ fn what_happens_after_a_log_was_cut_is_told_and_nothing_is_told_twice() {
         for step in talk().iter().chain([&Step::End]) {
             session.step(step, heard.then_some(&audit));
         }
-        audit.settle();
+        audit.wait_until_complete();
         drop(audit);
         for _ in 0..2 {
             drop(start(&root));
@@ -626,18 +626,18 @@ fn a_purge_is_told_once_after_everything_else_whatever_was_waiting() {
         session.step(&Step::End, None);
         // Nothing of it has been told, and logs are not read yet.
         let audit = Audit::start(root.journal.clone(), options(&root)).unwrap();
-        audit.tell_last(&session.log).unwrap();
+        audit.audit_last(&session.log).unwrap();
         let time = session.life.session.updated_at;
         let purged = Deed::new(&session.life.session.meta, session.life.session.next_seq, 7, time);
-        audit.tell_once(purged.clone()).unwrap();
+        audit.audit_once(purged.clone()).unwrap();
         session.writer = None;
         root.journal.remove(&session.log).unwrap();
-        audit.settle();
+        audit.wait_until_complete();
         drop(audit);
         remember(&root, remembered, &mut Vec::new());
         // As after a crash between the line and whoever waited for it.
         let audit = start(&root);
-        audit.tell_once(purged.clone()).unwrap();
+        audit.audit_once(purged.clone()).unwrap();
         drop(audit);
         let mut expected = session.deeds.clone();
         expected.push(Deed::of_notice(&purged.to_notice()).unwrap().event);
@@ -721,7 +721,7 @@ fn logs_are_not_read_before_it_is_time() {
     audit.flush();
     let ids = || told(&root).iter().filter_map(AuditEvent::session).collect::<Vec<_>>();
     assert_eq!(ids(), [new.life.session.id()]);
-    audit.settle();
+    audit.wait_until_complete();
     assert_eq!(ids(), [new.life.session.id(), old.life.session.id()]);
 }
 
@@ -734,7 +734,7 @@ fn a_session_that_moves_while_its_log_waits_to_be_read_is_told_to_its_end() {
     let over = LogPath::new("home/0/agent/coder/session/s1+over/events.jsonl").unwrap();
     root.journal.rename(&session.log, &over).unwrap();
     audit.reopened(&over);
-    audit.settle();
+    audit.wait_until_complete();
     assert_eq!(told(&root), session.deeds);
 }
 

@@ -78,10 +78,10 @@ impl Chat<'_> {
     /// Answers the oldest call that waits.
     pub(super) async fn answer(&mut self, verdict: Verdict) -> Result<(), Failure> {
         let Some(asked) = self.asked.pop_front() else { return Ok(()) };
-        self.settle(&asked, verdict.into()).await
+        self.send_answer(&asked, verdict.into()).await
     }
 
-    async fn settle(&mut self, asked: &Asked, answer: ApprovalAnswer) -> Result<(), Failure> {
+    async fn send_answer(&mut self, asked: &Asked, answer: ApprovalAnswer) -> Result<(), Failure> {
         match self.tell::<Approval>(&format!("/approvals/{}", asked.id), &answer).await {
             Ok(done) if done.scope == Some(ApprovalScope::Session) => {
                 let of = done.pattern.map(|pattern| format!(" {pattern}")).unwrap_or_default();

@@ -115,7 +115,7 @@ impl Catalog for Tree {
         self.root.join(format!("agent/{agent}.sock")).exists()
     }
 
-    fn settle(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn sync_sockets(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
             let (done, looked) = oneshot::channel();
             // A daemon that stops opens no more sockets.

@@ -256,13 +256,13 @@ impl Worker for Agents {
         })
     }
 
-    fn terminals_left(&self) -> Vec<(u32, SessionId, TerminalId)> {
-        let left = self.terminals.unsettled().into_iter();
+    fn terminals_without_end(&self) -> Vec<(u32, SessionId, TerminalId)> {
+        let left = self.terminals.without_recorded_end().into_iter();
         left.map(|(owner, session, id)| (owner, session, TerminalId(id))).collect()
     }
 
-    fn settle_terminal(&self, owner: u32, id: TerminalId) {
-        if let Err(error) = self.terminals.settle(owner, id.0) {
+    fn mark_terminal_ended(&self, owner: u32, id: TerminalId) {
+        if let Err(error) = self.terminals.mark_ended(owner, id.0) {
             tracing::debug!(%id, %error, "a terminal that has ended was not marked");
         }
     }

@@ -72,7 +72,7 @@ impl Tool for FsEdit {
         Effects::Some
     }
 
-    fn stands_beside_others(&self) -> bool {
+    fn runs_in_parallel(&self) -> bool {
         true
     }
 

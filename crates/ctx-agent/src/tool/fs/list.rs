@@ -48,7 +48,7 @@ impl Tool for FsList {
         Effects::None
     }
 
-    fn stands_beside_others(&self) -> bool {
+    fn runs_in_parallel(&self) -> bool {
         true
     }
 

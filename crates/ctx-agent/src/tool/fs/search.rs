@@ -82,7 +82,7 @@ impl Tool for FsSearch {
         Effects::None
     }
 
-    fn stands_beside_others(&self) -> bool {
+    fn runs_in_parallel(&self) -> bool {
         true
     }
 

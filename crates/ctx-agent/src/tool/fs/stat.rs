@@ -46,7 +46,7 @@ impl Tool for FsStat {
         Effects::None
     }
 
-    fn stands_beside_others(&self) -> bool {
+    fn runs_in_parallel(&self) -> bool {
         true
     }
 

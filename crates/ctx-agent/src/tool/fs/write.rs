@@ -44,7 +44,7 @@ impl Tool for FsWrite {
         Effects::Some
     }
 
-    fn stands_beside_others(&self) -> bool {
+    fn runs_in_parallel(&self) -> bool {
         true
     }
 

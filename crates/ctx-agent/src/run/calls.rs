@@ -1,4 +1,4 @@
-//! Settling tool calls: each is recorded, judged by the policy, made, and its result recorded, in order.
+//! Performs tool calls: each is recorded, judged by the policy, made, and its result recorded, in order.
 //!
 //! A call that cannot be made is no failure of the run: the model is told why and goes on. Secrets are taken out of what
 //! is recorded, asked and answered; a call itself is made with what the model wrote.
@@ -29,9 +29,9 @@ use crate::tool::output::OUTPUT_READ;
 use crate::tool::shell::SHELL_EXEC;
 use crate::tool::{NOBODY_TO_ASK, Output, Plan, PlanHost, Scope, Tool, ToolError, Tools, Work};
 
-/// Settles the calls of one answer. All of them are recorded as started first, with what is still to be recorded of the
+/// Performs the calls of one answer. All of them are recorded as started first, with what is still to be recorded of the
 /// answer: they belong to one message. Those behind a checkpoint begin after it.
-pub(super) async fn settle(
+pub(super) async fn perform(
     mut unrecorded: Vec<Progress>,
     calls: &[StartedTool],
     tools: &Tools,
@@ -79,7 +79,7 @@ pub(super) fn started(calls: Vec<ToolCall>, port: &dyn RunPort) -> Vec<StartedTo
 /// Whether calls can be made at once: each of them can stand beside others, and none changes what another one names.
 fn are_apart(calls: &[StartedTool], tools: &Tools, scope: &Scope) -> bool {
     let known: Option<Vec<_>> = calls.iter().map(|call| tools.get(&call.name).ok()).collect();
-    let Some(known) = known.filter(|known| known.iter().all(|tool| tool.stands_beside_others())) else {
+    let Some(known) = known.filter(|known| known.iter().all(|tool| tool.runs_in_parallel())) else {
         return false;
     };
     // What each names, and whether it changes it. `a` and `./a` are one; a call that names nothing meets nobody.
