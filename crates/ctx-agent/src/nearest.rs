@@ -3,7 +3,7 @@
 /// The nearest of `known`, if one is near enough to be worth a question.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let len = word.chars().count();
-    let allowed = (len / 3).max(2);
+    let allowed = if len <= 3 { 1 } else { (len / 3).max(2) };
     let near = known.into_iter().map(|candidate| (distance(word, candidate), candidate));
     near.filter(|(distance, _)| *distance <= allowed && *distance < len).min().map(|(_, candidate)| candidate)
 }

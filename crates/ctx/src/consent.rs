@@ -27,6 +27,11 @@ fn net(text: &str) -> Result<RunNet, String> {
 }
 
 impl Consent {
+    /// Whether nothing was allowed beforehand.
+    pub fn is_empty(&self) -> bool {
+        !self.yes && self.allow.is_empty() && self.net.is_none()
+    }
+
     /// The answer to approvals that is sent with a message; None: the operator is asked.
     pub fn given(&self) -> Option<Approvals> {
         self.yes.then_some(Approvals::Allow)

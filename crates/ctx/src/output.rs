@@ -84,6 +84,13 @@ pub fn say(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// The bell of the terminal that messages go to, for what needs a person.
+pub fn ring() {
+    if io::stderr().is_terminal() {
+        let _ = write!(io::stderr(), "\x07");
+    }
+}
+
 /// Sleeps for this time, and fails early if the reader of stdout has closed the pipe, which only a poll can notice.
 pub fn pause(time: Duration) -> Result<(), Failure> {
     let stdout = io::stdout();
@@ -152,6 +159,11 @@ pub fn unturned(line: &str) -> String {
 /// One JSON object as a line.
 pub fn json_line(value: &impl serde::Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(|error| Failure::new(Code::Eio, error.to_string()))
+}
+
+/// JSON objects on stdout, one a line.
+pub fn json_lines<T: serde::Serialize>(values: impl IntoIterator<Item = T>) -> Result<(), Failure> {
+    values.into_iter().try_for_each(|value| json(&value))
 }
 
 /// One JSON object on a line of stdout.

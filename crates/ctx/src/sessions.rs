@@ -128,7 +128,8 @@ fn unknown(reader: &Reader, word: &str) -> Failure {
     let what = if word.contains('/') { "session" } else { "agent or session" };
     let shown = crate::output::one_line(word);
     // A suggestion is a courtesy: what cannot be read is not suggested.
-    let suggestion = named(reader).ok().and_then(|all| meant(word, &all));
+    let here = crate::here::agent(reader.root()).map(|here| here.name.to_string());
+    let suggestion = named(reader).ok().and_then(|all| meant(word, &all, here.as_deref()));
     let message = match suggestion {
         Some(near) => format!("no {what} \"{shown}\"; did you mean {near}?"),
         None => format!("no {what} \"{shown}\""),
@@ -152,13 +153,20 @@ pub fn named(reader: &Reader) -> Result<Vec<String>, ReadError> {
     Ok(all)
 }
 
-/// The name in the list that the user probably meant: the same session name of some agent, else the nearest by edit
-/// distance, where a word without an agent is compared with the session names too.
-fn meant(word: &str, all: &[String]) -> Option<String> {
+/// The name in the list that the user probably meant: of the agent in the word or that of this directory, else the same
+/// session name of some agent, else the nearest by edit distance, where a word without an agent is compared with the
+/// session names too.
+fn meant(word: &str, all: &[String], here: Option<&str>) -> Option<String> {
     let session_of = |name: &str| name.rsplit_once('/').map(|(_, session)| session.to_owned());
     let with_session =
         |session: &str| all.iter().find(|name| session_of(name).as_deref() == Some(session)).cloned();
-    let typed = word.rsplit_once('/').map_or(word, |(_, session)| session);
+    let (agent, typed) =
+        word.rsplit_once('/').map_or((here, word), |(agent, session)| (Some(agent), session));
+    let of_agent = |name: &&String| name.rsplit_once('/').map(|(of, _)| of) == agent;
+    let own: Vec<String> = all.iter().filter(of_agent).filter_map(|name| session_of(name)).collect();
+    if let (Some(agent), Some(near)) = (agent, nearest(typed, own.iter().map(String::as_str))) {
+        return Some(format!("{agent}/{near}"));
+    }
     if let Some(same) = with_session(typed) {
         return Some(same);
     }

@@ -50,6 +50,11 @@ pub fn busy(hit: LimitHit) -> String {
     format!("{} of {} runs {whose} are busy", hit.running, hit.limit)
 }
 
+/// The same of a message that was queued then, in a list: meanwhile they may have ended.
+pub fn was_busy(hit: LimitHit) -> String {
+    busy(hit).replace(" are busy", " were busy")
+}
+
 /// It is paused at a checkpoint; the reason says whether a compaction made it.
 pub fn paused(named: &str, reason: Option<&str>) -> String {
     if reason == Some(COMPACTION_PENDING) {
@@ -60,6 +65,15 @@ pub fn paused(named: &str, reason: Option<&str>) -> String {
     }
     let why = reason.map_or(String::new(), |why| format!(" ({})", output::one_line(why)));
     format!("paused{why}: `ctx resume {named}` continues, `ctx rollback {named}` goes back to the checkpoint")
+}
+
+/// The same of a command that takes the answer and has no commands of a chat.
+pub fn paused_typed(named: &str, reason: &str) -> String {
+    let reason = output::one_line(reason);
+    let end = if reason.ends_with(['.', '?', '!', '…']) { "" } else { "." };
+    format!(
+        "paused: {reason}{end} Type your answer; `ctx resume {named}` continues without one, `ctx rollback {named}` goes back"
+    )
 }
 
 /// The same where what is typed is the answer.

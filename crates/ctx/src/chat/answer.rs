@@ -12,11 +12,23 @@ use crate::output;
 use ctx_session::Code;
 use ctx_session::record::ApprovalScope;
 
-/// A tool call that waits for an answer.
+/// A tool call that waits for an answer, and the question about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     pub id: String,
     pub tool: String,
+    pub subject: Option<String>,
+    pub diff: Option<String>,
+    pub stage: Stage,
+}
+
+/// How far a question is. An answer is for the question that was shown, so they are shown one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    New,
+    Shown,
+    /// From here; its end is not in the log yet.
+    Answered,
 }
 
 /// What an answer to an approval says.
@@ -77,8 +89,30 @@ impl Chat<'_> {
 
     /// Answers the oldest call that waits.
     pub(super) async fn answer(&mut self, verdict: Verdict) -> Result<(), Failure> {
-        let Some(asked) = self.asked.pop_front() else { return Ok(()) };
+        let Some(asked) = self.asked.front_mut() else { return Ok(()) };
+        asked.stage = Stage::Answered;
+        let asked = asked.clone();
         self.send_answer(&asked, verdict.into()).await
+    }
+
+    /// Whether a line that is typed now answers a question.
+    pub(super) fn is_asking(&self) -> bool {
+        self.stage() == Some(Stage::Shown)
+    }
+
+    /// How far the oldest question is.
+    pub(super) fn stage(&self) -> Option<Stage> {
+        self.asked.front().map(|asked| asked.stage)
+    }
+
+    /// Shows the question about the oldest call that waits, once.
+    pub(super) fn show_question(&mut self) -> Result<(), Failure> {
+        let Some(asked) = self.asked.front_mut().filter(|asked| asked.stage == Stage::New) else {
+            return Ok(());
+        };
+        asked.stage = Stage::Shown;
+        self.view.asks(&asked.id, &asked.tool, asked.subject.as_deref(), asked.diff.as_deref())?;
+        Ok(())
     }
 
     async fn send_answer(&mut self, asked: &Asked, answer: ApprovalAnswer) -> Result<(), Failure> {
@@ -90,7 +124,11 @@ impl Chat<'_> {
             }
             Ok(_) => Ok(()),
             // Another client was faster, or the run has ended.
-            Err(Failure::Said { message, .. }) => Ok(self.view.notice(&output::plain(&message))?),
+            Err(Failure::Said { message, .. }) => {
+                self.view.notice(&output::plain(&message))?;
+                self.asked.retain(|one| one.id != asked.id);
+                self.show_question()
+            }
             Err(other) => Err(other),
         }
     }

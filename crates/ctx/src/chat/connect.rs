@@ -82,7 +82,13 @@ impl Chat<'_> {
         }
         if is_anew {
             let asked = past.show_waits(&mut self.view, &session).await?;
-            self.asked = asked.into();
+            match self.who {
+                As::Operator => self.asked = asked.into(),
+                As::Observer => asked.iter().try_for_each(|one| {
+                    self.view.asks(&one.id, &one.tool, one.subject.as_deref(), one.diff.as_deref())
+                })?,
+            }
+            self.show_question()?;
         }
         match self.who {
             _ if !session.queued => {}

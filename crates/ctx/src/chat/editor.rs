@@ -33,7 +33,7 @@ const HISTORY_MAX: usize = 1_000;
 const ESCAPE_MS: u16 = 50;
 /// How long a signal to stop may take to reach the process.
 const STOP: std::time::Duration = std::time::Duration::from_millis(50);
-/// Entries of a directory that are offered.
+/// Most files that are offered at once.
 const FILES_MAX: usize = 200;
 
 /// A line that is asked for.
@@ -286,8 +286,11 @@ fn candidates(typed: &str, words: &Words, files: &dyn Fn(&Path) -> Vec<String>) 
         let at = if dir.is_empty() { String::new() } else { format!("{dir}/") };
         let from = if path.starts_with('/') && dir.is_empty() { "/" } else { dir };
         let names = files(Path::new(if from.is_empty() { "." } else { from }));
-        let whole = names.into_iter().map(|name| format!("@{at}{name}"));
-        return (start, whole.filter(|one| one.starts_with(word)).collect());
+        // Hidden ones are offered to who asks for them.
+        let asks_hidden = path.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
+        let shown = names.into_iter().filter(|name| asks_hidden || !name.starts_with('.'));
+        let whole = shown.map(|name| format!("@{at}{name}")).filter(|one| one.starts_with(word));
+        return (start, whole.take(FILES_MAX).collect());
     }
     if start == 0 && word.starts_with('/') {
         return (start, beginning_so(&mut slash::TABLE.iter().map(|row| row.word)));
@@ -306,12 +309,7 @@ fn entries(dir: &Path) -> Vec<String> {
         let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
         Some(format!("{}{}", entry.file_name().to_str()?, if is_dir { "/" } else { "" }))
     };
-    let mut names: Vec<String> = found
-        .filter_map(Result::ok)
-        .filter_map(name)
-        .filter(|name| !name.starts_with('.'))
-        .take(FILES_MAX)
-        .collect();
+    let mut names: Vec<String> = found.filter_map(Result::ok).filter_map(name).collect();
     names.sort();
     names
 }

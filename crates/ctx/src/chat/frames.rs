@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use ctx_session::Code;
 use ctx_session::record::LimitHit;
 
-use super::answer::Asked;
+use super::answer::{Asked, Stage};
 use super::connect::is_gap;
 use super::{Chat, Over};
 use crate::client::{As, LiveFrame, Place};
@@ -21,11 +21,10 @@ impl Chat<'_> {
             _ => return self.take_control(frame),
         }
         let said = |name: &str| frame.payload.get(name).and_then(|text| text.as_str());
-        let mut asked = None;
         match frame.kind.as_str() {
             "run.created" | "run.context" => {
                 self.run = said("run_id").map(str::to_owned);
-                self.warned = false;
+                self.warned = None;
                 if frame.kind == "run.context" {
                     self.room = None;
                 }
@@ -39,24 +38,34 @@ impl Chat<'_> {
             // The end of another run than ours was seen already.
             "run.completed" | "run.cancelled" if self.run.as_deref() == said("run_id") => {
                 (self.run, self.paused, self.room) = (None, None, None);
+                self.has_failed = said("state") == Some("failed");
             }
             "session.queued_discarded" => (self.run, self.room) = (None, None),
             "checkpoint.created" => self.paused = said("checkpoint_id").map(str::to_owned),
             "checkpoint.resumed" | "checkpoint.rolled_back" => self.paused = None,
-            "approval.requested" => {
+            "approval.requested" if self.who != As::Observer => {
                 let text = |name: &str| said(name).unwrap_or_default().to_owned();
-                asked = Some(Asked { id: text("approval_id"), tool: text("tool") });
+                let part = |name: &str| said(name).map(str::to_owned);
+                self.asked.push_back(Asked {
+                    id: text("approval_id"),
+                    tool: text("tool"),
+                    subject: part("subject"),
+                    diff: part("diff"),
+                    stage: Stage::New,
+                });
+                self.show_question()?;
+                return Ok(ControlFlow::Continue(()));
             }
             "approval.settled" => {
-                let before = self.asked.len();
-                self.asked.retain(|one| Some(one.id.as_str()) != said("approval_id"));
-                self.was_asked |= self.asked.len() < before;
+                let is_it = |one: &Asked| Some(one.id.as_str()) == said("approval_id");
+                self.was_asked |= self.asked.iter().any(|one| is_it(one) && one.stage == Stage::Shown);
+                self.asked.retain(|one| !is_it(one));
             }
             _ => {}
         }
         self.view.frame(frame)?;
-        if let Some(asked) = asked.filter(|_| self.who != As::Observer) {
-            self.asked.push_back(asked);
+        if frame.kind == "approval.settled" {
+            self.show_question()?;
         }
         Ok(ControlFlow::Continue(()))
     }

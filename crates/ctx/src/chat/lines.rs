@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use ctx_api::http::{NewMessage, Posted};
 use ctx_session::Code;
 
-use super::answer::{self, Verdict};
+use super::answer::{self, Stage, Verdict};
 use super::past::Past;
 use super::slash::{self, Act, Line};
 use super::{Chat, Over, open};
@@ -27,7 +27,7 @@ impl Chat<'_> {
         if line.trim().is_empty() {
             return Ok(ControlFlow::Continue(()));
         }
-        self.warned = false;
+        self.warned = None;
         let text = match slash::parse(&line) {
             Line::Command { act: Act::Leave, .. } => return Ok(ControlFlow::Break(Over::Left)),
             _ if self.who == As::Observer => {
@@ -41,14 +41,14 @@ impl Chat<'_> {
             }
             Line::Message(text) => text,
         };
-        let was_asked = std::mem::take(&mut self.was_asked);
+        let was_asked = std::mem::take(&mut self.was_asked) || self.stage() == Some(Stage::Answered);
         let verdict = answer::verdict(&text);
-        if let (false, Some(verdict)) = (self.asked.is_empty(), &verdict) {
+        if let (true, Some(verdict)) = (self.is_asking(), &verdict) {
             self.answer(verdict.clone()).await?;
         } else if was_asked && verdict.is_some() {
             let why = "the call was answered already; type it again to send it as a message";
             self.view.notice(&format!("not sent: {why}"))?;
-        } else if !self.asked.is_empty() && self.is_script {
+        } else if self.is_asking() && self.is_script {
             let reason = Some("the next line of the input is no answer".to_owned());
             self.answer(Verdict::Deny { reason }).await?;
             self.keep(text)?;
@@ -65,6 +65,15 @@ impl Chat<'_> {
         if self.waiting.len() >= WAITING_MAX {
             return Ok(self.view.notice("not sent: too many messages are waiting")?);
         }
+        let named = match images::read(&images::named_in(&text)) {
+            Ok(named) => named,
+            Err(Failure::Said { message, .. }) => {
+                return Ok(self.view.notice(&format!("not sent: {}", output::one_line(&message)))?);
+            }
+            Err(failure) => return Err(failure),
+        };
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.extend(named);
         let client_id = client_id();
         if self.run.is_some() && self.at_editor {
             // It is shown again in its place in the conversation, when it is sent.
@@ -75,16 +84,6 @@ impl Chat<'_> {
         }
         let (approvals, allow) = (self.consent.given(), self.consent.allow.clone());
         let client_id = Some(client_id);
-        let mut parts = std::mem::take(&mut self.parts);
-        match images::read(&images::named_in(&text)) {
-            Ok(named) => parts.extend(named),
-            Err(Failure::Said { message, .. }) => {
-                self.view.notice(&format!("not sent: {}", output::one_line(&message)))?;
-                self.parts = parts;
-                return Ok(());
-            }
-            Err(failure) => return Err(failure),
-        }
         self.waiting.push_back(NewMessage {
             text,
             parts,

@@ -45,6 +45,9 @@ const QUIET: Duration = Duration::from_millis(150);
 /// The editor prints what it was given within this time; nothing tells when it has.
 const LAST_ROWS: Duration = Duration::from_millis(50);
 
+/// How soon a second Ctrl-C at the prompt comes that leaves.
+const AGAIN_MAX: Duration = Duration::from_secs(5);
+
 /// How to take part.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -85,8 +88,9 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
             place: Place::default(),
             run: None,
             paused: None,
-            warned: false,
+            warned: None,
             keeps_draft: false,
+            has_failed: false,
             is_ending: false,
             started: None,
             room: None,
@@ -99,7 +103,9 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
         let left = chat.until_left(&options, &mut hands).await;
         // What is said next, such as an error, has a line of its own.
         chat.last_rows(&hands).await?;
-        left
+        left?;
+        // The failure was shown; a script hears of it by the exit code.
+        if chat.is_script && chat.has_failed { Err(Failure::Told { exit: 1 }) } else { Ok(()) }
     });
     // The thread that reads the keyboard ends with the process.
     runtime.shutdown_background();
@@ -122,10 +128,12 @@ struct Chat<'a> {
     run: Option<String>,
     /// The checkpoint that the session is paused at.
     paused: Option<String>,
-    /// Ctrl-C was pressed while nothing ran, or a run was cancelled by it.
-    warned: bool,
+    /// When Ctrl-C was pressed while nothing ran, or a run was cancelled by it.
+    warned: Option<Instant>,
     /// What was half typed when a run was cancelled stands at the next prompt again.
     keeps_draft: bool,
+    /// The last run that was seen to end has failed.
+    has_failed: bool,
     /// The input has ended: leave when everything is answered.
     is_ending: bool,
     /// When we started the daemon that was gone.
@@ -170,7 +178,7 @@ impl Chat<'_> {
         loop {
             match self.stay(options.tail, hands).await? {
                 Stayed::Left => return Ok(()),
-                Stayed::Switched(opened) => self.begin(opened, options.who),
+                Stayed::Switched(opened) => self.begin(opened, options.who)?,
             }
         }
     }
@@ -183,12 +191,28 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Everything of the session before is forgotten.
-    fn begin(&mut self, opened: Opened, who: As) {
+    /// Everything of the session before is forgotten: what waited for it is not sent to another, and what was allowed in
+    /// its runs is not allowed in those of another.
+    fn begin(&mut self, opened: Opened, who: As) -> Result<(), Failure> {
+        self.name_unsent()?;
+        if !std::mem::take(&mut self.consent).is_empty() {
+            self.view.notice("--yes, --allow and --net were for the session before and hold no more")?;
+        }
         (self.id, self.news, self.who) = (opened.id, opened.news, who);
         (self.place, self.run, self.paused, self.room) = (Place::default(), None, None, None);
+        (self.warned, self.keeps_draft, self.was_asked) = (None, false, false);
+        self.parts.clear();
         self.asked.clear();
         self.view.begin();
+        Ok(())
+    }
+
+    /// Says which messages were typed and will not be sent.
+    fn name_unsent(&mut self) -> Result<(), Failure> {
+        for message in std::mem::take(&mut self.waiting) {
+            self.view.notice(&format!("not sent: {}", lines::shown(&message.text)))?;
+        }
+        Ok(())
     }
 
     async fn stay(&mut self, tail: usize, hands: &mut Hands) -> Result<Stayed, Failure> {
@@ -241,10 +265,7 @@ impl Chat<'_> {
             hands.clear_prompt();
             self.view.out().leave_editor();
         }
-        for message in std::mem::take(&mut self.waiting) {
-            self.view.notice(&format!("not sent: {}", lines::shown(&message.text)))?;
-        }
-        Ok(())
+        self.name_unsent()
     }
 
     async fn leave(&mut self, hands: &Hands) -> Result<(), Failure> {
@@ -269,7 +290,7 @@ impl Chat<'_> {
             if self.is_ending && self.run.is_none() && self.waiting.is_empty() {
                 return Ok(Over::Left);
             }
-            if self.is_ending && !self.asked.is_empty() {
+            if self.is_ending && self.is_asking() {
                 let reason = "there is no more input, and nobody to ask".to_owned();
                 self.answer(Verdict::Deny { reason: Some(reason) }).await?;
                 continue;
@@ -308,7 +329,7 @@ impl Chat<'_> {
     /// A person may type at any time; the next line of a script is for what the session waits for.
     fn wants_line(&self) -> bool {
         let is_free = self.run.is_none() && self.waiting.is_empty();
-        !self.is_script || is_free || !self.asked.is_empty() || self.paused.is_some()
+        !self.is_script || is_free || self.is_asking() || self.paused.is_some()
     }
 
     async fn on_done(&mut self, done: Done) -> Result<ControlFlow<Over>, Failure> {
@@ -326,10 +347,12 @@ impl Chat<'_> {
     /// Ctrl-C or Escape: cancels the run; again, or where nothing runs twice, leaves.
     async fn interrupted(&mut self) -> Result<ControlFlow<Over>, Failure> {
         self.view.keyed();
-        if self.who == As::Observer || self.warned {
+        // A press that has been forgotten is no reason to leave, unless the run is still being cancelled.
+        let again = self.warned.is_some_and(|when| self.run.is_some() || when.elapsed() < AGAIN_MAX);
+        if self.who == As::Observer || again {
             return Ok(ControlFlow::Break(Over::Left));
         }
-        self.warned = true;
+        self.warned = Some(Instant::now());
         match self.run {
             Some(_) => {
                 self.keeps_draft = true;

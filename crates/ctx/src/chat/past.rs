@@ -9,7 +9,7 @@ use ctx_session::SessionId;
 use hyper::Method;
 use serde::de::DeserializeOwned;
 
-use super::answer::Asked;
+use super::answer::{Asked, Stage};
 use super::view::View;
 use crate::client::Api;
 use crate::failure::Failure;
@@ -112,8 +112,13 @@ impl Past<'_> {
         if session.pending_approvals > 0 {
             let asked: List<Approval> = self.get("/approvals").await?;
             for one in asked.items.iter().filter(|one| one.state == "pending") {
-                view.asks(&one.id.to_string(), &one.tool, one.subject.as_deref(), one.diff.as_deref())?;
-                waiting.push(Asked { id: one.id.to_string(), tool: one.tool.clone() });
+                waiting.push(Asked {
+                    id: one.id.to_string(),
+                    tool: one.tool.clone(),
+                    subject: one.subject.clone(),
+                    diff: one.diff.clone(),
+                    stage: Stage::New,
+                });
             }
         }
         Ok(waiting)

@@ -203,6 +203,7 @@ impl<W: Write> View<W> {
                 )
             }
             "run.completed" if text(payload, "state") == "failed" => {
+                self.ring()?;
                 let error = payload.get("error").cloned().unwrap_or_default();
                 self.failed(run, text(&error, "message"), text(&error, "code"))
             }
@@ -244,7 +245,13 @@ impl<W: Write> View<W> {
             "checkpoint.rolled_back" => {
                 self.notice("rolled back: later messages were removed from context by a rollback")
             }
-            "compaction.applied" => self.notice("compacted: the model gets a shorter conversation"),
+            "compaction.applied" => {
+                let count = |name: &str| payload.get(name).and_then(Value::as_array).map_or(0, Vec::len);
+                match count("superseded_message_ids") + count("elided_call_ids") {
+                    0 => self.notice("there was nothing to compact"),
+                    _ => self.notice("compacted: the model gets a shorter conversation"),
+                }
+            }
             "compaction.approved" => self.notice("the compaction was approved"),
             "compaction.rejected" => self.notice("the compaction was rejected"),
             "approval.requested" => {
@@ -298,13 +305,19 @@ impl<W: Write> View<W> {
         }
     }
 
-    /// A line that wants the person: with the bell, on a terminal.
+    /// A line that wants the person.
     fn call_for(&mut self, line: &str) -> std::io::Result<()> {
-        self.end_line()?;
-        if self.on_terminal && self.answers_here {
-            self.out.write_all(b"\x07")?;
-        }
+        self.ring()?;
         self.notice(line)
+    }
+
+    /// The bell, on a terminal.
+    fn ring(&mut self) -> std::io::Result<()> {
+        self.end_line()?;
+        match self.on_terminal && self.answers_here {
+            true => self.out.write_all(b"\x07"),
+            false => Ok(()),
+        }
     }
 
     /// A line of ours.

@@ -13,11 +13,11 @@ use ctx_api::socket::{DoneStatus, Frame, Request};
 use ctx_session::record::RunFinish;
 use ctx_session::{Code, IdSource, Object};
 
-use crate::client::AgentSocket;
+use crate::client::{self, AgentSocket};
 use crate::failure::Failure;
 use crate::room::{self, Room};
 use crate::root::Root;
-use crate::{output, waits, words};
+use crate::{autostart, output, waits, words};
 
 use asked::Asked;
 pub use interrupt::Interrupts;
@@ -128,10 +128,9 @@ impl<'a> Talk<'a> {
                     if let Step::Done(end) = take(&mut seen, request, &received, wait, show)? {
                         break end;
                     }
-                    if let (Some(Frame::Approval { approval, .. }), Some(session)) =
-                        (&received.frame, seen.session_id.as_ref().filter(|_| show.takes_answers()))
-                    {
-                        self.asked.add(session, approval);
+                    if let Some(frame) = received.frame.as_ref().filter(|_| show.takes_answers()) {
+                        self.asked.hear(seen.session_id.as_deref(), frame);
+                        self.show_question(show)?;
                     }
                     if let (true, None, Some(id)) = (seen.is_queued, &self.room, &seen.session_id) {
                         show.talk(waits::waits_in_queue(room::place(self.root, id).await));
@@ -146,7 +145,10 @@ impl<'a> Talk<'a> {
                     break End::Left;
                 }
                 Event::Counted => self.start_queued(&mut seen).await?,
-                Event::Typed(line) => self.asked.answer(self.root, &line).await?,
+                Event::Typed(line) => {
+                    self.asked.answer(self.root, &line).await?;
+                    self.show_question(show)?;
+                }
                 Event::Interrupted if interrupts.count() > 1 => break End::Left,
                 Event::Interrupted => {
                     show.talk("cancelling; press Ctrl-C again to leave");
@@ -167,6 +169,11 @@ impl<'a> Talk<'a> {
         }
         show.finish()?;
         Ok(ended)
+    }
+
+    /// The question that is to be answered next, with the bell.
+    fn show_question(&mut self, show: &mut Show) -> Result<(), Failure> {
+        self.asked.take_unshown().map_or(Ok(()), |frame| show.question(&frame))
     }
 
     /// What comes next on the connection, unless Ctrl-C comes first.
@@ -243,7 +250,7 @@ impl<'a> Talk<'a> {
         }
         show.talk("the daemon does not answer; waiting for it");
         let begun = std::time::Instant::now();
-        let mut pause = RETRY_FIRST;
+        let (mut pause, mut started) = (RETRY_FIRST, false);
         loop {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -253,6 +260,11 @@ impl<'a> Talk<'a> {
                 Ok(socket) => {
                     self.socket = Some(socket);
                     break;
+                }
+                // It was killed: a daemon that is stopped ends its runs first.
+                Err(_) if !started && !seen.is_queued => {
+                    started = true;
+                    start_daemon(self.root).await?;
                 }
                 Err(failure) if begun.elapsed() > AWAY_MAX => return Err(failure),
                 Err(_) => pause = (pause * 2).min(RETRY_MAX),
@@ -274,6 +286,22 @@ impl<'a> Talk<'a> {
             let _ = socket.send(&again).await;
         }
         Ok(None)
+    }
+}
+
+/// Starts a daemon in the place of one that was killed, where the configuration allows it.
+async fn start_daemon(root: &Root) -> Result<(), Failure> {
+    let of_thread = root.clone();
+    let starting = tokio::task::spawn_blocking(move || {
+        autostart::with_daemon(of_thread).map(|root| {
+            // A model without a key says so when it is asked.
+            let _ = client::hand_over(&root);
+        })
+    });
+    match starting.await.map_err(|error| Failure::new(Code::Eio, error.to_string()))? {
+        // It is not wanted, or it is another's: wait for it.
+        Ok(()) | Err(Failure::Said { code: Code::Ehostdown, .. }) => Ok(()),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -86,6 +86,25 @@ impl Show {
         self.begun.as_deref()
     }
 
+    /// Shows a question that a typed line answers, and calls for the person.
+    pub fn question(&mut self, frame: &Frame) -> Result<(), Failure> {
+        self.end_line()?;
+        output::ring();
+        match frame {
+            Frame::Paused { session, reason: Some(reason), .. } => {
+                self.talk(waits::paused_typed(&format!("{}/{session}", self.agent), reason));
+            }
+            Frame::Approval { tool, subject, diff, .. } => {
+                if let Some(diff) = diff {
+                    self.talk(crate::render::diff::text(diff, "  ", self.paint).trim_end());
+                }
+                self.talk(waits::asks_here(tool, subject.as_deref()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     pub fn frame(&mut self, frame: &Frame, line: &str) -> Result<(), Failure> {
         if let Frame::Start { run, model, .. } = frame {
             self.begun = Some(run.clone());
@@ -158,6 +177,8 @@ impl Show {
                 self.talk(waits::queued(&format!("{}/{session}", self.agent), *limit));
                 Ok(())
             }
+            // Shown by itself, when its turn comes.
+            _ if super::asked::asks(frame) && self.takes_answers() => Ok(()),
             Frame::Paused { session, reason, .. } => {
                 self.talk(waits::paused(&format!("{}/{session}", self.agent), reason.as_deref()));
                 Ok(())
@@ -167,10 +188,7 @@ impl Show {
                 if let Some(diff) = diff {
                     self.talk(crate::render::diff::text(diff, "  ", self.paint).trim_end());
                 }
-                match self.takes_answers() {
-                    true => self.talk(waits::asks_here(tool, subject.as_deref())),
-                    false => self.talk(waits::asks(&named, approval, tool, subject.as_deref())),
-                }
+                self.talk(waits::asks(&named, approval, tool, subject.as_deref()));
                 Ok(())
             }
             Frame::Error { code, message, .. } => {

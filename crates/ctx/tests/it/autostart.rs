@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Outcome, Place, Pty, finish, until};
 
-use crate::support::place;
+use crate::support::{SLOW, place};
 
 /// A place in which commands start a daemon; whatever happens, it does not outlive the test.
 struct Auto(Place);
@@ -20,6 +20,13 @@ impl Auto {
 
     fn ctx(&self, args: &[&str]) -> Outcome {
         finish(&mut self.command(args))
+    }
+
+    /// Ends the daemon with SIGKILL.
+    fn kill(&self) {
+        let status: serde_json::Value = serde_json::from_str(&self.ctx(&["status", "--json"]).ok()).unwrap();
+        let pid = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
 }
 
@@ -53,9 +60,7 @@ fn a_chat_starts_a_daemon_that_was_killed_and_sends_what_was_typed_meanwhile() {
     let environment = [("CTX_AUTOSTART", "true"), ("CTX_SERVE_LISTEN", "127.0.0.1:0")];
     let mut pty = Pty::ctx_with(&auto.0, &["chat"], &environment);
     pty.wait_for("> ");
-    let status: serde_json::Value = serde_json::from_str(&auto.ctx(&["status", "--json"]).ok()).unwrap();
-    let pid = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
-    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    auto.kill();
     pty.type_keys("still there\r");
     pty.wait_for("[started the daemon (pid ");
     pty.wait_for("[the daemon is back]");
@@ -69,6 +74,20 @@ fn a_chat_starts_a_daemon_that_was_killed_and_sends_what_was_typed_meanwhile() {
     pty.wait_for("[not sent: too late]");
     assert_eq!(pty.wait(), 0);
     assert!(auto.ctx(&["stop"]).stderr.contains("no daemon is running"));
+}
+
+#[test]
+fn a_send_starts_a_daemon_that_was_killed_and_says_what_became_of_the_run() {
+    let auto = Auto(place());
+    let environment = [("CTX_AUTOSTART", "true"), ("CTX_SERVE_LISTEN", "127.0.0.1:0")];
+    let mut pty = Pty::ctx_with(&auto.0, &["send", "--model", "debug:script", SLOW], &environment);
+    pty.wait_for("begun");
+    auto.kill();
+    pty.wait_for("started the daemon (pid ");
+    pty.wait_for("the daemon is back");
+    pty.wait_for("the daemon stopped during this run");
+    assert_eq!(pty.wait(), 1);
+    assert!(auto.ctx(&["ls"]).stdout.contains("failed: "), "and it needs its operator");
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn who_waits_for_an_answer_is_told_what_it_waits_for() {
         r#"{"tool":{"name":"fs.list","input":{"path":"/work"}}},{"text":"after"}"#,
     );
     let mut terminal = Pty::ctx(&daemon, &["send", "--model", "debug:script", "--session", "work", &text]);
-    terminal.wait_for("paused (sign-off): `ctx resume coder/work` continues");
+    terminal.wait_for("paused: sign-off. Type your answer; `ctx resume coder/work` continues without one");
     daemon.ctx(&["resume", "coder/work"]).ok();
     terminal.wait_for("approval needed: fs.list /work? y yes, n no");
     daemon.ctx(&["approve", "coder/work"]).ok();

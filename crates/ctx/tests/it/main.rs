@@ -7,6 +7,7 @@
 )]
 
 mod agent_shell;
+mod answers;
 mod attach;
 mod autostart;
 mod cage;

@@ -21,7 +21,7 @@ fn a_message_over_the_limit_waits_until_someone_starts_it() {
     assert_eq!((&waiting[0]["name"], &waiting[0]["pending_run"]), (&"second".into(), &run.trim().into()));
     let table = daemon.ctx(&["queue"]).ok();
     assert!(
-        table.contains("coder/second") && table.contains("1 of 1 runs in this project are busy"),
+        table.contains("coder/second") && table.contains("1 of 1 runs in this project were busy"),
         "{table}"
     );
 

@@ -107,7 +107,7 @@ fn list(api: &Api<'_>, json: bool) -> Result<(), Failure> {
     }
     let now = words::now();
     let rows = waiting.iter().map(|session| {
-        let why = session.limit.map_or("concurrency limit".to_owned(), waits::busy);
+        let why = session.limit.map_or("concurrency limit".to_owned(), waits::was_busy);
         vec![
             table::Cell::new(name_of(session)),
             table::Cell::new(words::age(now, Timestamp::from_millis(session.updated_at))),

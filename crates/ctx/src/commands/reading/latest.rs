@@ -17,7 +17,7 @@ use crate::sessions::Which;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx latest                      coder's current session
+  ctx latest                      this directory's current session
   ctx latest coder --session fix-tests
   ctx latest coder/fix-tests > answer.md
   ctx latest 01K9X                by the beginning of an id

@@ -61,7 +61,7 @@ pub struct Args {
     /// Only sessions in this state (repeatable)
     #[arg(long = "state", value_name = "STATE")]
     states: Vec<StateWord>,
-    /// Only sessions that wait for you: an approval, a pause, a failure, a queued message
+    /// Only sessions that wait for you, of all directories: an approval, a pause, a failure, a queued message
     #[arg(long, conflicts_with = "states")]
     needs_me: bool,
     /// Only sessions of this project

@@ -111,7 +111,7 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
     let handed = hand_over(root)?;
     let models: List<ModelNamed> = Api::new(root).get("/models")?;
     if json {
-        return output::json(&models.items);
+        return output::json_lines(&models.items);
     }
     let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let price = |price: Option<f64>| price.map_or_else(|| "-".to_owned(), |price| format!("{price:.2}"));

@@ -16,7 +16,7 @@ use crate::sessions;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx attach                      coder's current session
+  ctx attach                      this directory's current session
   ctx attach coder/fix-tests
   ctx attach 01K9ZZ3F --observe | tee seen.txt
 

@@ -20,14 +20,15 @@ use crate::{chat, client, here, images, output, sessions};
 /// exist. If the first word is the name of an agent, the message goes to that agent; otherwise the word is part
 /// of the text. Without text, or with `-`, the message is read from stdin.
 ///
-/// If a tool call needs your approval, the run waits for `ctx approve`. Without a terminal nobody sees that, so such calls
-/// are denied at once: allow them with --yes or --allow, or send with --detach.
+/// At a terminal you are asked about a tool call that needs your approval, and what you type answers a model that paused to
+/// ask. Without one nobody could answer, so such calls are denied at once: allow them with --yes or --allow, or send with
+/// --detach and use `ctx approve`.
 ///
-/// Ctrl-C cancels the run; a second Ctrl-C stops waiting for it.
+/// Ctrl-C cancels the run, a second one stops waiting for it; a message that is still queued stays in the queue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx send hello                  to coder, in its current session
+  ctx send hello                  to this directory's agent, in its current session
   ctx send coder \"why does the build fail?\" --session build
   git diff | ctx send coder -     the message from stdin
   ctx send --allow fs.edit \"fix the typo in README.md\"
@@ -92,6 +93,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             let is_here = || here::agent(&root.path).is_some_and(|here| here.name == agent);
             let dir =
                 (args.dir.is_some() || is_here()).then(|| here::dir(args.dir.as_deref())).transpose()?;
+            if dir.is_none() {
+                warn_of_other_directory(root, &agent, args.session.as_deref());
+            }
             (agent, dir)
         }
         None => {
@@ -152,6 +156,21 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         End::Ok | End::Accepted => Ok(()),
         End::Waits | End::Cancelled | End::Left => Err(Failure::Told { exit: 1 }),
         End::Failed(code) => Err(Failure::Told { exit: code.exit() }),
+    }
+}
+
+/// Says that a session that is begun now works in its agent's directory. One that there is has its own, as it was said then.
+fn warn_of_other_directory(root: &Root, agent: &Name, session: Option<&str>) {
+    let is_new = || {
+        let current = || sessions::current_name(root, agent);
+        let session = session.map_or_else(current, |session| Ok(session.to_owned())).ok()?;
+        let label = if session.contains('/') { session } else { format!("{agent}/{session}") };
+        Some(root.reader().ok()?.resolve(sessions::own_uid(), &label).is_err())
+    };
+    if is_new() == Some(true) {
+        output::say(format_args!(
+            "{agent} works in the directory of its own project, not in this one; `--dir .` begins a session here"
+        ));
     }
 }
 

@@ -185,7 +185,7 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
     let found = agents(&root.path).map_err(|error| Failure::io(root.path.display(), error))?;
     let listed: Vec<Listed> = found.into_iter().map(|name| look(root, &name)).collect();
     if json {
-        return output::json(&listed);
+        return output::json_lines(&listed);
     }
     let row = |agent: Listed| {
         let cells = [

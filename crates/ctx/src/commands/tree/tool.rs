@@ -157,7 +157,7 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
     });
     let listed: Vec<Listed> = shipped.chain(own).collect();
     if json {
-        return output::json(&listed);
+        return output::json_lines(&listed);
     }
     let row = |tool: Listed| {
         let about = tool.problem.map_or(tool.description, |problem| format!("invalid: {problem}"));

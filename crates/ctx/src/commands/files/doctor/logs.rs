@@ -243,7 +243,11 @@ fn foreign(error: &JournalError) -> Finding {
     Finding::new(format!("foreign: {why}; the daemon does not open it")).at(path.as_str()).fix(fix)
 }
 
+/// Not the spare of a view file, `.meta.json.new`, which the next write swaps with it.
 fn is_working(name: &str) -> bool {
+    if name.starts_with('.') && name.len() > ".new".len() && name.ends_with(".new") {
+        return false;
+    }
     let suffix = Path::new(name).extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
     name == ".new" || matches!(suffix, "new" | "keeping" | "repairing")
 }
