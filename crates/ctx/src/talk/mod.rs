@@ -290,7 +290,7 @@ impl<'a> Talk<'a> {
 }
 
 /// Starts a daemon in the place of one that was killed, where the configuration allows it.
-async fn start_daemon(root: &Root) -> Result<(), Failure> {
+pub async fn start_daemon(root: &Root) -> Result<(), Failure> {
     let of_thread = root.clone();
     let starting = tokio::task::spawn_blocking(move || {
         autostart::with_daemon(of_thread).map(|root| {

@@ -9,7 +9,7 @@ use hyper::Method;
 use crate::client::{self, Api, As, LiveSocket, Place};
 use crate::failure::Failure;
 use crate::root::Root;
-use crate::{output, sessions};
+use crate::{output, sessions, talk};
 
 /// Wait for sessions to be idle, paused, ended, or to need you
 ///
@@ -68,7 +68,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         .collect::<Result<_, Failure>>()?;
     let all = async {
         for (id, word) in &ids {
-            let waited = wait_for(root, *id, word, args.wanted).await;
+            let waited = match wait_for(root, *id, word, args.wanted).await {
+                // A daemon that was killed is started again; the run that it had has failed then.
+                Err(Failure::Said { code: Code::Ehostdown, .. }) => {
+                    talk::start_daemon(root).await?;
+                    wait_for(root, *id, word, args.wanted).await
+                }
+                waited => waited,
+            };
             if args.json && !matches!(waited, Err(Failure::Said { .. })) {
                 let path = format!("/sessions/{id}");
                 output::json(&Api::new(root).ask::<Session>(Method::GET, &path, None).await?)?;
@@ -126,6 +133,14 @@ async fn wait_for(root: &Root, id: SessionId, word: &str, wanted: Wanted) -> Res
             // Text that streams in changes nothing.
             loop {
                 match open.next().await {
+                    // Who stops the daemon has a reason to: it is not started again.
+                    Some(frame)
+                        if frame.kind == "closing"
+                            && frame.payload.get("code").is_some_and(|code| code == "shutdown") =>
+                    {
+                        output::say("the daemon was stopped; `ctx serve --detach` starts it");
+                        return Err(Failure::Told { exit: Code::Ehostdown.exit() });
+                    }
                     Some(frame) if frame.kind == "ping" => open.control("pong", frame.payload).await,
                     Some(frame) if frame.channel == "events" => break,
                     Some(_) => {}

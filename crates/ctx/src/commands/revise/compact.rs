@@ -116,6 +116,9 @@ enum What {
         /// Notes on the rating
         #[arg(long, value_name = "TEXT")]
         notes: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -157,7 +160,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             output::say("rejected; the session is idle and nothing has changed");
             Ok(())
         }
-        Some(What::Flag { session, compaction, flag, notes }) => {
+        Some(What::Flag { session, compaction, flag, notes, json }) => {
             let id = sessions::find_id(root, &session)?;
             let compaction = find(&api, id, &compaction)?.id;
             let flag = match flag {
@@ -167,7 +170,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
                 Flag::None => None,
             };
             let change = CompactionChange { operator_flag: Some(flag), operator_notes: notes.map(Some) };
-            let _: Compaction = api.patch(&format!("/sessions/{id}/compactions/{compaction}"), &change)?;
+            let flagged: Compaction =
+                api.patch(&format!("/sessions/{id}/compactions/{compaction}"), &change)?;
+            if json {
+                return output::json(&flagged);
+            }
             output::say("noted");
             Ok(())
         }

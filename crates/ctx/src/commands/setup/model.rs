@@ -66,6 +66,9 @@ enum What {
         /// provider:model, or an alias
         #[arg(value_name = "MODEL", default_value = MAIN)]
         model: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -103,7 +106,7 @@ pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(
         What::Rm { name } => remove_provider(&name),
         What::Ls { json } => list(&root()?, json),
         What::Use { model } => use_model(&root()?, &model),
-        What::Test { model } => test(&root()?, model),
+        What::Test { model, json } => test(&root()?, model, json),
     }
 }
 
@@ -157,7 +160,7 @@ fn use_model(root: &Root, model: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn test(root: &Root, model: String) -> Result<(), Failure> {
+fn test(root: &Root, model: String, json: bool) -> Result<(), Failure> {
     let handed = hand_over(root)?;
     if model == MAIN
         && let Some(failure) = client::no_main(&handed)
@@ -165,6 +168,9 @@ fn test(root: &Root, model: String) -> Result<(), Failure> {
         return Err(failure);
     }
     let tried: Tried = Api::new(root).post_with("/models/test", &TryModel { model })?;
+    if json {
+        return output::json(&tried);
+    }
     let mut out = output::stdout();
     writeln!(out, "{} answered in {} ms: {}", tried.model, tried.took_ms, output::one_line(&tried.text))?;
     out.flush()?;
@@ -230,7 +236,7 @@ fn add_provider(mut add: Add, root: impl FnOnce() -> Result<Root, Failure>) -> R
     let handed = hand_over(&root)?;
     let shown = handed.providers.into_iter().find(|provider| provider.name == name);
     match shown.and_then(|provider| provider.default) {
-        Some(default) => test(&root, format!("{name}:{default}")),
+        Some(default) => test(&root, format!("{name}:{default}"), false),
         None => {
             output::say(format_args!("no model is named yet; try one with `ctx model test {name}:MODEL`"));
             Ok(())

@@ -42,6 +42,9 @@ enum What {
         /// The group, by name or number
         #[arg(long, value_name = "GROUP")]
         group: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List the spaces that you are let into
     #[command(alias = "list")]
@@ -60,8 +63,11 @@ enum What {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let api = Api::new(root);
     match args.what {
-        What::New { name, group } => {
+        What::New { name, group, json } => {
             let made: Space = api.post_with("/spaces", &NewSpace { name, group })?;
+            if json {
+                return output::json(&made);
+            }
             output::say(format_args!(
                 "the members of {} ({}) share the space {}",
                 made.group, made.gid, made.name

@@ -46,6 +46,9 @@ enum What {
         /// Create it for another user; only the daemon's owner may do this
         #[arg(long, value_name = "UID")]
         uid: Option<u32>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List tokens, without their secrets
     #[command(alias = "ls")]
@@ -64,9 +67,12 @@ enum What {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let api = Api::new(root);
     match args.what {
-        What::New { label, expires, uid } => {
+        What::New { label, expires, uid, json } => {
             let expires_at = expires.map(|end| end.ahead_of(words::now()).as_millis());
             let made: TokenMade = api.post_with("/tokens", &NewToken { label, uid, expires_at })?;
+            if json {
+                return output::json(&made);
+            }
             let mut out = output::stdout();
             writeln!(out, "{}", made.token)?;
             out.flush()?;
