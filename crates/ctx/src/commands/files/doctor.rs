@@ -29,7 +29,7 @@ use finding::{Finding, Report, Weight};
 #[command(after_help = "\
 Examples:
   ctx doctor
-  ctx doctor --settings           what holds, and where it came from
+  ctx doctor --settings           the settings in effect, and where each comes from
   ctx doctor --deep               read every log, blob and session file, and the whole index
   ctx doctor --json | jq -r '.problems[] | \"\\(.path):\\(.line) \\(.what)\"'
 

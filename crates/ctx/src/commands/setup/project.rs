@@ -20,7 +20,7 @@ use crate::table::{self, Cell};
 /// Create, check, trust, register and remove projects
 ///
 /// Every directory that you work in is a project. A .ctx/project.yaml in it describes its agent: model, prompt, tools,
-/// policy. Without one the agent is as coder is. It answers to `ctx send -a NAME` from everywhere.
+/// policy. Without one the agent has the settings of coder. It answers to `ctx send -a NAME` from everywhere.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -53,7 +53,7 @@ enum Sub {
     ///
     /// Stdin, stdout and stderr are the command's. A limit that ended it is named on stderr.
     Run(RunArgs),
-    /// Show what an agent's cage sees, may change and may use, and what holds its limits
+    /// Show which paths an agent's cage can read and write, its network, and what enforces its limits
     Explain {
         /// The agent
         #[arg(value_name = "AGENT", default_value = "coder")]

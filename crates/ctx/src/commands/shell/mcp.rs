@@ -53,7 +53,7 @@ pub struct Args {
     /// Shell program [default: shells.program; bash, else sh]
     #[arg(long, value_name = "PROGRAM", global = true)]
     shell: Option<PathBuf>,
-    /// Run every shell in a cage: this directory is /work, the rest is read-only or not there, without network
+    /// Run every shell in a cage: this directory is /work, everything else is read-only or hidden, without network
     #[arg(long, global = true)]
     cage: bool,
     #[command(flatten)]

@@ -19,7 +19,7 @@ use crate::root::Root;
 use crate::sessions;
 use crate::term::{As, Left, attach, size};
 
-/// Run programs in terminals that live until they end
+/// Run programs in terminals that keep running when you leave
 ///
 /// A terminal goes on when you close the window, lose the connection or restart the daemon. Any program can be
 /// hosted: an editor, a build, another agent. While attached, Ctrl-\ is the prefix: `d` detaches, Ctrl-\ types

@@ -10,7 +10,7 @@ use crate::root::Root;
 
 /// Print an object, or one of its control files
 ///
-/// The object alone prints its executable, which says what it is. An alias is followed first.
+/// The object alone prints its executable, which describes the object. An alias is followed first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

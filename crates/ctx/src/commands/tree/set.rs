@@ -14,7 +14,7 @@ use crate::root::Root;
 /// Change a control file of an agent, a model or a tool
 ///
 /// The form of the value is checked as on use. A bad one is refused with file and line, and nothing changes; a good one
-/// takes the place of the old in one step, and holds from the next run on. A model that is not there is warned of.
+/// takes the place of the old in one step, and holds from the next run on. A warning is printed for a model that does not exist.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
