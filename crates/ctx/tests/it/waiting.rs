@@ -95,6 +95,10 @@ fn the_list_says_who_needs_the_user_and_they_come_first() {
     assert!(rows[1].contains("coder/pauses") && rows[1].contains("paused: sign-off"), "{listed}");
     assert!(rows[2].contains("coder/newest"), "{listed}");
     assert_eq!(daemon.ctx(&["ls", "--needs-me"]).ok().lines().count(), 3, "the head and two");
+    let as_json = json_lines(&daemon.ctx(&["ls", "--needs-me", "--json"]).ok());
+    let mut needs: Vec<_> = as_json.iter().map(|session| session["needs"].as_str().unwrap()).collect();
+    needs.sort_unstable();
+    assert_eq!(needs, ["needs approval", "paused: sign-off"]);
     let waits = daemon.ctx(&["approve"]).ok();
     assert!(waits.contains("coder/asks") && waits.contains("fs.list /work"), "{waits}");
     daemon.ctx(&["approve", "coder/asks"]).ok();

@@ -204,6 +204,9 @@ fn as_json(row: &Row) -> Result<serde_json::Value, Failure> {
     if let Some(fields) = line.as_object_mut() {
         fields.insert("session".to_owned(), row.session.clone().into());
         fields.insert("path".to_owned(), row.dir.to_string_lossy().into());
+        if row.need() != Need::Nothing {
+            fields.insert("needs".to_owned(), state_words(row).into());
+        }
         // What no file describes is never stale; of the rest only the daemon knows.
         if row.known.is_none() && row.meta.project.as_str() != DEFAULT_PROJECT {
             fields.insert("stale".to_owned(), serde_json::Value::Null);
