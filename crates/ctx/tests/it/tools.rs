@@ -210,6 +210,9 @@ fn a_secret_that_a_tool_meets_is_in_no_file_of_ours() {
 #[test]
 fn the_examples_of_the_guide_to_coding_work() {
     let daemon = daemon();
+    // Of somebody who pastes it: no file, and not the directory that the daemon was given.
+    let app = daemon.home().join("app");
+    std::fs::create_dir(&app).unwrap();
     let page = include_str!("../../../../docs/guides/coding.md");
     let walk: String = page
         .split("```sh\n")
@@ -221,10 +224,7 @@ fn the_examples_of_the_guide_to_coding_work() {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut bash = std::process::Command::new("timeout");
     bash.args(["60", "bash", "-eu", "-o", "pipefail", "-c", &walk]).stdin(std::process::Stdio::null());
-    bash.env("PATH", path)
-        .env("HOME", daemon.home())
-        .env("CTX_ROOT", daemon.root())
-        .current_dir(daemon.workspace());
+    bash.env("PATH", path).env("HOME", daemon.home()).env("CTX_ROOT", daemon.root()).current_dir(&app);
     let said = testkit::finish(&mut bash).ok();
     let expected = [
         "sum.sh subtracted; now it adds.",
