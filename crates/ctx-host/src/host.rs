@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ctx_cage::rights::Rights;
 use ctx_cage::{Cage, CageError, Limit};
 use ctx_session::Ulid;
 use ctx_snapshot::workspace::now;
@@ -30,7 +31,7 @@ use super::output::bulk_reader::THREADS_MAX;
 use super::output::pages::is_zero;
 use super::output::spool::Spool;
 use super::registry::{Entry, Registry, Slot};
-use super::remote::{Destination, RemoteTransport, SshRequest};
+use super::remote::{Destination, RemoteTransport, SshRequest, remove_left};
 use super::request::{ExecRequest, ExecResult, Progress, RunningCommand};
 use super::secret_values::SecretValues;
 use super::state::{Seat, ShellState, Status};
@@ -125,6 +126,7 @@ impl ShellHost {
         let scratch = ScratchDir { path: dir.join(format!("scratch-{bits:032x}")), reader, inside };
         let path = if config.cage.is_some() { CAGE_PATH.into() } else { config.path() };
         let user = config.run_as.as_ref();
+        remove_left(&user.map_or_else(Rights::own, |user| user.rights.clone()));
         let local = LocalTransport::new(config.program.as_deref(), &path, user, marks, scratch.clone())?;
         let registry = Registry::new(bits as u64);
         let mut secret_values = SecretValues::default();

@@ -26,6 +26,7 @@ use self::connection::RemoteConnection;
 use self::container::Container;
 pub(crate) use self::files::may_be_workspace;
 use self::private::PrivateDir;
+pub(crate) use self::private::remove_left;
 pub use self::ssh::SshRequest;
 use self::ssh::{Machine, Resolved};
 use super::config::HostConfig;

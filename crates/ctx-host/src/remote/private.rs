@@ -9,14 +9,19 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
 use crate::error::ShellError;
 use crate::local::random::random_bits;
 use ctx_cage::rights::Rights;
 
-/// One that is younger may not be held yet.
+/// An empty one that is younger may not be held yet.
 const LEFT_AGE: Duration = Duration::from_secs(60);
+/// What is put into one, and the socket of ssh.
+pub(super) const PASSWORD: &str = "password";
+pub(super) const ASKPASS: &str = "askpass";
+pub(super) const KNOWN: &str = "known";
+pub(super) const SOCKET: &str = "s";
 
 /// It goes with all that is in it.
 #[derive(Debug)]
@@ -33,7 +38,7 @@ impl PrivateDir {
         let place = std::env::temp_dir();
         let path = place.join(format!("ctx-{:016x}", random_bits() as u64));
         let made = rights.act(|| {
-            remove_left(&place, rights.uid());
+            remove_left_in(&place, rights.uid());
             std::fs::DirBuilder::new().mode(0o700).create(&path)?;
             hold(&path)
         });
@@ -74,19 +79,32 @@ fn hold(path: &Path) -> io::Result<OwnedFd> {
     Ok(dir)
 }
 
-/// Removes the empty directories that servers which were killed have left.
-fn remove_left(place: &Path, uid: u32) {
+/// Removes what servers of this user that were killed have left: a password first of all.
+pub(crate) fn remove_left(rights: &Rights) {
+    // What cannot be removed now is met again by the next connection.
+    let _ = rights.act(|| remove_left_in(&std::env::temp_dir(), rights.uid()));
+}
+
+fn remove_left_in(place: &Path, uid: u32) {
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
         let digits = entry.file_name().to_str().and_then(|name| name.strip_prefix("ctx-").map(str::to_owned));
         let is_named = digits.is_some_and(|it| it.len() == 16 && it.bytes().all(|b| b.is_ascii_hexdigit()));
         let is_left = || {
             let data = entry.metadata()?;
-            Ok::<_, io::Error>(
-                data.uid() == uid && data.modified()?.elapsed().is_ok_and(|age| age > LEFT_AGE),
-            )
+            let is_old = data.modified()?.elapsed().is_ok_and(|age| age > LEFT_AGE);
+            // One with something in it was held before that came.
+            let is_used = || std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_some());
+            Ok::<_, io::Error>(data.uid() == uid && data.is_dir() && (is_old || is_used()))
         };
-        if is_named && is_left().is_ok_and(|it| it) && hold(&entry.path()).is_ok() {
-            // One with something in it stays.
+        if is_named
+            && is_left().is_ok_and(|it| it)
+            && let Ok(held) = hold(&entry.path())
+        {
+            for name in [PASSWORD, ASKPASS, KNOWN, SOCKET] {
+                // Not all are in every one.
+                let _ = rustix::fs::unlinkat(&held, name, AtFlags::empty());
+            }
+            // One with something else in it stays.
             let _ = std::fs::remove_dir(entry.path());
         }
     }
@@ -109,41 +127,51 @@ mod tests {
     const ANN: u32 = 61_991;
 
     #[test]
-    fn what_killed_servers_have_left_goes_if_it_is_empty_and_nobodys() {
+    fn what_killed_servers_have_left_goes_if_it_is_nobodys() {
         let rights = || Rights::of(ANN).unwrap();
         let held = PrivateDir::new(rights()).unwrap();
+        held.put(PASSWORD, b"secret", 0o600).unwrap();
         let left = |bits: u64| std::env::temp_dir().join(format!("ctx-{bits:016x}"));
-        let [empty, full, anothers] = [random_bits(), random_bits(), random_bits()].map(|n| left(n as u64));
-        for dir in [&empty, &full, &anothers] {
+        let dirs = [(); 5].map(|()| left(random_bits() as u64));
+        let [empty, new, used, others, anothers] = &dirs;
+        for dir in &dirs {
             std::fs::create_dir(dir).unwrap();
         }
-        std::fs::write(full.join("known"), "").unwrap();
-        for dir in [&empty, &full] {
+        for name in [PASSWORD, ASKPASS, KNOWN, SOCKET] {
+            std::fs::write(used.join(name), "").unwrap();
+        }
+        // What is not ours stays, and the password beside it goes.
+        std::fs::write(others.join("notes"), "").unwrap();
+        std::fs::write(others.join(PASSWORD), "").unwrap();
+        std::fs::write(anothers.join(PASSWORD), "").unwrap();
+        for dir in [empty, new, used, others] {
             std::os::unix::fs::chown(dir, Some(ANN), None).unwrap();
         }
         let long_ago = SystemTime::now() - LEFT_AGE * 2;
-        for dir in [held.path(), &empty, &full, &anothers] {
+        for dir in [held.path(), empty, anothers] {
             std::fs::File::open(dir).unwrap().set_modified(long_ago).unwrap();
         }
         drop(PrivateDir::new(rights()).unwrap());
-        assert!(!empty.exists());
-        assert!(held.path().exists() && full.exists() && anothers.exists());
-        std::fs::remove_dir_all(full).unwrap();
-        std::fs::remove_dir(anothers).unwrap();
+        assert!(!empty.exists() && !used.exists());
+        assert!(new.exists() && held.path().join(PASSWORD).exists() && anothers.join(PASSWORD).exists());
+        assert!(others.join("notes").exists() && !others.join(PASSWORD).exists());
+        for dir in [new, others, anothers] {
+            std::fs::remove_dir_all(dir).unwrap();
+        }
     }
 
     #[test]
     fn a_link_that_its_user_puts_in_its_place_leads_to_nothing_that_is_not_theirs() {
         let dir = PrivateDir::new(Rights::of(ANN).unwrap()).unwrap();
-        dir.put("password", b"secret", 0o600).unwrap();
-        let made = std::fs::metadata(dir.path().join("password")).unwrap();
+        dir.put(PASSWORD, b"secret", 0o600).unwrap();
+        let made = std::fs::metadata(dir.path().join(PASSWORD)).unwrap();
         assert_eq!((made.uid(), made.mode() & 0o777), (ANN, 0o600));
         let (moved, roots) = (dir.path().with_extension("moved"), tempfile::tempdir().unwrap());
         std::fs::write(roots.path().join("password"), "root's").unwrap();
         std::fs::rename(dir.path(), &moved).unwrap();
         std::os::unix::fs::symlink(roots.path(), dir.path()).unwrap();
         assert!(dir.put("known", b"x", 0o700).is_err());
-        dir.remove("password");
+        dir.remove(PASSWORD);
         let path = dir.path().to_owned();
         drop(dir);
         let left: Vec<_> =

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::private::PrivateDir;
+use super::private::{ASKPASS, KNOWN, PASSWORD, PrivateDir, SOCKET};
 use super::{RemoteConfig, checked_name, is_allowed};
 use crate::error::ShellError;
 use ctx_cage::rights::Rights;
@@ -184,8 +184,8 @@ impl Machine {
         }
         match &self.request.password {
             Some(password) => {
-                dir.put("password", password.as_bytes(), 0o600)?;
-                dir.put("askpass", self.askpass(dir).as_bytes(), 0o700)?;
+                dir.put(PASSWORD, password.as_bytes(), 0o600)?;
+                dir.put(ASKPASS, self.askpass(dir).as_bytes(), 0o700)?;
                 options.push("PreferredAuthentications=password,keyboard-interactive".to_owned());
                 options.push("PubkeyAuthentication=no".to_owned());
                 options.push("NumberOfPasswordPrompts=1".to_owned());
@@ -193,8 +193,8 @@ impl Machine {
             None => options.push("BatchMode=yes".to_owned()),
         }
         if let Some(fingerprint) = &self.request.fingerprint {
-            dir.put("known", self.known(fingerprint).as_bytes(), 0o700)?;
-            let command = dir.path().join("known");
+            dir.put(KNOWN, self.known(fingerprint).as_bytes(), 0o700)?;
+            let command = dir.path().join(KNOWN);
             options.push(format!("KnownHostsCommand={} %f %t %K %H", escaped(&command.to_string_lossy())));
         }
         Ok(self.words(dir, &options, interpreter))
@@ -206,7 +206,7 @@ impl Machine {
     }
 
     fn words(&self, dir: &PrivateDir, options: &[String], command: &str) -> Vec<OsString> {
-        let socket = dir.path().join("s");
+        let socket = dir.path().join(SOCKET);
         let mut words = config_words(self.config.as_deref());
         words.extend(["-T", "-S"].map(OsString::from));
         words.push(socket.into());
@@ -224,7 +224,7 @@ impl Machine {
             return Vec::new();
         }
         vec![
-            ("SSH_ASKPASS".into(), dir.path().join("askpass").into()),
+            ("SSH_ASKPASS".into(), dir.path().join(ASKPASS).into()),
             ("SSH_ASKPASS_REQUIRE".into(), "force".into()),
         ]
     }
@@ -232,7 +232,7 @@ impl Machine {
     /// Answers the question for this machine's password and no other: a jump host may ask too.
     fn askpass(&self, dir: &PrivateDir) -> String {
         let whose = format!("{}@{}", self.resolved.user, self.resolved.hostname);
-        let (whose, file) = (crate::frame::quote::quote(&whose), dir.path().join("password"));
+        let (whose, file) = (crate::frame::quote::quote(&whose), dir.path().join(PASSWORD));
         let file = crate::frame::quote::quote(&file.to_string_lossy());
         format!("#!/bin/sh\nw={whose}\ncase $1 in *\"$w\"*) exec cat {file} ;; esac\nexit 1\n")
     }
