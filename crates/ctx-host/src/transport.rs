@@ -152,6 +152,11 @@ pub trait Connection: Send + Sync {
     /// returns how many processes are left. The interpreter itself lives on.
     fn stop(&self, force: Force, patience: Duration) -> BoxFuture<'static, usize>;
 
+    /// Waits until the other side does not answer any more: its streams may then stay open without end.
+    fn lost(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// The directory itself, or the nearest above it that an interpreter can start in.
     fn nearest_dir(&self, cwd: &Path) -> PathBuf;
 

@@ -65,6 +65,7 @@ impl Interpreter {
 
     /// Keeps what background jobs print while no command runs. Nothing is lost when the wait is given up.
     pub async fn idle(&mut self) -> Idle {
+        let mut lost = self.connection.lost();
         loop {
             let due = self.pending_report.as_ref().map(|report| report.due);
             let (out, err) = &mut self.buffers;
@@ -79,6 +80,7 @@ impl Interpreter {
                     Ok(0) | Err(_) => return Idle::Lost("its stderr was closed"),
                 },
                 code = self.connection.wait(), if self.exit.is_none() => self.exit = Some(code),
+                () = &mut lost => return Idle::Lost("the other side does not answer"),
                 () = sleep_until(due), if due.is_some() => return Idle::ReportDue,
             }
         }

@@ -65,6 +65,7 @@ async fn read_to_end(interpreter: &mut Interpreter, scanner: &mut Scanner) -> Re
     let Interpreter { shared, connection, streams, buffers, exit, late, .. } = interpreter;
     let give_up = Instant::now() + REPORT_MAX;
     let mut killed = false;
+    let mut lost = connection.lost();
     while !scanner.done() {
         let ended = exit.is_some();
         // What the shell has printed is read before its end counts.
@@ -79,6 +80,7 @@ async fn read_to_end(interpreter: &mut Interpreter, scanner: &mut Scanner) -> Re
             }
             () = shared.closing.cancelled() => return Err(RunError::Closing),
             code = connection.wait(), if !ended => *exit = Some(code),
+            () = &mut lost => return Err(RunError::unanswered()),
             () = std::future::ready(()), if ended => return Ok(()),
             () = tokio::time::sleep_until(give_up), if !killed => {
                 killed = true;

@@ -80,6 +80,12 @@ pub(crate) enum RunError {
     Lost(io::Error),
 }
 
+impl RunError {
+    pub fn unanswered() -> RunError {
+        RunError::Lost(io::Error::new(io::ErrorKind::TimedOut, "the other side does not answer"))
+    }
+}
+
 /// A stop that is under way.
 struct Stopping {
     reason: StopReason,
@@ -136,6 +142,7 @@ impl Run<'_> {
         let mut frozen = self.connection.frozen_for();
         let interrupted = interrupt.notified();
         tokio::pin!(interrupted);
+        let mut lost = self.connection.lost();
         self.connection.command_starts();
         // Before anything else is set up: the shell can begin meanwhile.
         tokio::select! {
@@ -164,6 +171,7 @@ impl Run<'_> {
                 sent = self.streams.stdin.write(unsent), if !unsent.is_empty() =>
                     state.took_sent(sent, self.frame.len()),
                 code = self.connection.wait(), if alive => self.seal(&mut state, code),
+                () = &mut lost => return Err(RunError::unanswered()),
                 left = Stopping::asked(&mut state.stopping) => state.asked_and_left(left),
                 () = marks(&mut state.marking) => state.marking = None,
                 () = tokio::time::sleep_until(next) => match free {

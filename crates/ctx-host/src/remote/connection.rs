@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::Way;
 use super::control::{Control, finish, next_line};
 use super::far::{self, INTERPRETER, Names, Start};
-use super::private::PrivateDir;
+use super::private::{PASSWORD, PrivateDir};
 use crate::error::ShellError;
 use crate::frame::marker::END_TAG;
 use crate::frame::stop::STOP_SIGNAL;
@@ -31,6 +31,8 @@ use crate::transport::{BoxFuture, Connection, Force, Source, StartPlace, Stream,
 const CONNECT_MAX: Duration = Duration::from_secs(40);
 /// The time in which an interpreter must start there, and a file must have arrived.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// A side that takes longer to say what a stop has come to does not answer any more.
+const STOP_ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How often the processes that are to end are counted.
 const COUNT_EVERY: Duration = Duration::from_millis(25);
 /// More than that is not kept of what was printed before the other side said that it is there.
@@ -98,7 +100,7 @@ impl RemoteConnection {
         let made = tokio::time::timeout(CONNECT_MAX, self.link()).await;
         let link = made.map_err(|_| slow())?;
         // It is needed for the login alone.
-        self.dir.remove("password");
+        self.dir.remove(PASSWORD);
         let (link, is_bash) = link?;
         let dir = PathBuf::from(&link.dir);
         self.dialect = if is_bash { Dialect::Bash } else { Dialect::Posix };
@@ -389,14 +391,28 @@ impl Connection for RemoteConnection {
         };
         Box::pin(async move {
             let until = Instant::now() + patience;
-            let count = |said: Option<String>| said.and_then(|said| said.parse().ok()).unwrap_or(0);
-            let mut left = count(control.ask('k', format!("k {signal} {newest}")).await);
+            let count = async |order: String| {
+                let said = tokio::time::timeout(STOP_ANSWER_MAX, control.ask('k', order)).await;
+                let said = said.unwrap_or_else(|_| {
+                    control.give_up();
+                    None
+                });
+                said.and_then(|said| said.parse().ok()).unwrap_or(0)
+            };
+            let mut left = count(format!("k {signal} {newest}")).await;
             while left > 0 && Instant::now() < until {
                 tokio::time::sleep(COUNT_EVERY).await;
-                left = count(control.ask('k', format!("c {newest}")).await);
+                left = count(format!("c {newest}")).await;
             }
             left
         })
+    }
+
+    fn lost(&self) -> BoxFuture<'static, ()> {
+        match self.link.as_ref().map(|link| link.control.clone()) {
+            Some(control) => Box::pin(async move { control.lost().await }),
+            None => Box::pin(std::future::pending()),
+        }
     }
 
     fn nearest_dir(&self, cwd: &Path) -> PathBuf {

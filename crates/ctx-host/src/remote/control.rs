@@ -12,9 +12,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// How long the other side may take to end a shell's processes.
 const FINISH_MAX: Duration = Duration::from_secs(5);
+/// What is still on its way from a side that is lost gets so long.
+const LOST_GRACE: Duration = Duration::from_secs(1);
 /// The longest answer.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
@@ -31,7 +34,7 @@ struct Shared {
     ended: watch::Sender<(u64, i32)>,
     /// Whether the interpreter waited for a command when the other side was asked last.
     waits: AtomicBool,
-    lost: AtomicBool,
+    lost: CancellationToken,
 }
 
 impl Shared {
@@ -76,7 +79,7 @@ impl Control {
             waiting: Mutex::default(),
             ended: watch::Sender::new((0, 0)),
             waits: AtomicBool::new(false),
-            lost: AtomicBool::new(false),
+            lost: CancellationToken::new(),
         });
         let control = Control { orders, shared: Arc::clone(&shared) };
         let pings = tokio::spawn(ping(control.orders.downgrade(), Arc::clone(&shared), beat));
@@ -84,9 +87,10 @@ impl Control {
             let writer = tokio::spawn(write(stdin, queue));
             tokio::select! {
                 () = read(stdout, &shared) => {}
+                () = shared.lost.cancelled() => tracing::warn!("the other side of a shell does not stop a command"),
                 _ = pings => tracing::warn!("the other side of a shell does not answer"),
             }
-            shared.lost.store(true, Ordering::Relaxed);
+            shared.lost.cancel();
             shared.waiting().clear();
             writer.abort();
             if let Err(error) = child.start_kill() {
@@ -116,7 +120,18 @@ impl Control {
     }
 
     pub fn is_lost(&self) -> bool {
-        self.shared.lost.load(Ordering::Relaxed)
+        self.shared.lost.is_cancelled()
+    }
+
+    /// Takes the other side for lost.
+    pub fn give_up(&self) {
+        self.shared.lost.cancel();
+    }
+
+    /// Waits until the other side is lost and what was on its way has come.
+    pub async fn lost(&self) {
+        self.shared.lost.cancelled().await;
+        tokio::time::sleep(LOST_GRACE).await;
     }
 
     /// Waits for the end of the n-th interpreter; for ever where the connection is lost, since nobody knows then.

@@ -297,6 +297,49 @@ async fn a_container_that_does_not_run_is_refused_and_one_that_is_stopped_closes
     host.shutdown().await;
 }
 
+/// A command whose other side stops answering, as `stop` makes it, is given up on soon after its time, long before pings
+/// would tell.
+async fn gives_up(place: &Elsewhere, to: Destination, stop: impl FnOnce()) {
+    let (host, id) = place.create(to).await.unwrap();
+    let file = place.dir.path().join("begun");
+    let command = format!(": >{}; sleep 1000", file.display());
+    let timeout = Some(Duration::from_secs(2));
+    let request = ExecRequest { command, timeout, ..ExecRequest::default() };
+    let started = Instant::now();
+    let (result, ()) = tokio::join!(host.exec(&id, request, None), async {
+        eventually("the command's start", || file.exists()).await;
+        stop();
+    });
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), Code::Ehostdown, "{error}");
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    eventually("the shell is closed", || host.list().is_empty()).await;
+    host.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_in_a_container_that_is_paused_is_given_up_on() {
+    let container = Container::start();
+    let mut place = Elsewhere::new(Sshd::shared());
+    place.config.remote.engine = Some(container.engine.clone());
+    place.config.remote.beat = Duration::from_secs(60);
+    let engine = |word: &str| {
+        let done = Command::new(&container.engine).args([word, "box"]).stdout(Stdio::null()).status();
+        assert!(done.unwrap().success(), "{word}");
+    };
+    gives_up(&place, Destination::Container("box".to_owned()), || engine("pause")).await;
+    engine("unpause");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_on_a_host_that_does_not_answer_is_given_up_on() {
+    let sshd = &Sshd::start("");
+    let mut place = Elsewhere::new(sshd);
+    place.config.remote.beat = Duration::from_secs(60);
+    gives_up(&place, Destination::Ssh(request(sshd)), || signal("-STOP", &connections_of(sshd))).await;
+    signal("-KILL", &connections_of(sshd));
+}
+
 /// A user of this test's own, with a password: they are mounted over the real ones for this sshd alone.
 fn sshd_with_password() -> Sshd {
     sshd_with_user("/bin/sh")
