@@ -421,7 +421,7 @@ fn last_screen(transcript: impl Chunked) -> io::Result<Screen> {
     let mut model = Model::with_scrollback(Size::new(80, 24), 0);
     for chunk in transcript {
         match chunk?.kind {
-            ChunkKind::Dropped(_) => {}
+            ChunkKind::Dropped(_) | ChunkKind::Missing(_) | ChunkKind::Damaged => {}
             ChunkKind::Output(bytes) => drop(model.feed(&bytes)),
             ChunkKind::Resize(size) => model.resize(Size::new(size.cols, size.rows)),
         }

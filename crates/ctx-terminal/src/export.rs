@@ -18,9 +18,9 @@ pub trait Chunked: Iterator<Item = io::Result<Chunk>> {}
 
 impl<T: Iterator<Item = io::Result<Chunk>>> Chunked for T {}
 
-/// The line that stands for output that is gone.
-fn gone(bytes: u64) -> String {
-    format!("[ctx: {bytes} bytes of output before this were dropped: limits.transcript_bytes]")
+/// The line that stands for output that is not there.
+fn line(note: &str) -> String {
+    format!("[ctx: {note}]")
 }
 
 /// Writes asciicast v2, which `asciinema play` and web players replay.
@@ -31,11 +31,11 @@ pub fn asciicast(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut size = Size::new(80, 24);
-    let mut dropped = 0;
+    let mut dropped = None;
     // A part begins with these.
     let first = loop {
         match transcript.next().transpose()? {
-            Some(Chunk { kind: ChunkKind::Dropped(bytes), .. }) => dropped = bytes,
+            Some(Chunk { kind: kind @ ChunkKind::Dropped(_), .. }) => dropped = kind.note(),
             Some(Chunk { kind: ChunkKind::Resize(first), .. }) => size = first,
             other => break other,
         }
@@ -47,13 +47,17 @@ pub fn asciicast(
     writeln!(out, "{header}")?;
     // The end of a character that a chunk has cut off is written with its beginning.
     let mut cut: Vec<u8> = Vec::new();
-    if let Some(chunk) = first.as_ref().filter(|_| dropped > 0) {
-        event(out, chunk.at, "o", &format!("{}\r\n", gone(dropped)))?;
+    if let (Some(chunk), Some(note)) = (&first, dropped) {
+        event(out, chunk.at, "o", &format!("{}\r\n", line(&note)))?;
     }
     for chunk in first.map(Ok).into_iter().chain(transcript) {
         let chunk = chunk?;
         match chunk.kind {
             ChunkKind::Dropped(_) => {}
+            // A marker: text would change the screen.
+            ref kind @ (ChunkKind::Missing(_) | ChunkKind::Damaged) => {
+                event(out, chunk.at, "m", &kind.note().unwrap_or_default())?;
+            }
             ChunkKind::Resize(size) => event(out, chunk.at, "r", &format!("{}x{}", size.cols, size.rows))?,
             ChunkKind::Output(bytes) => {
                 cut.extend_from_slice(&bytes);
@@ -76,9 +80,15 @@ pub fn text(transcript: impl Chunked, out: &mut impl Write) -> io::Result<()> {
     let mut cleaner = Cleaner::new();
     let mut piece = String::new();
     for chunk in transcript {
-        match chunk?.kind {
-            ChunkKind::Dropped(bytes) => writeln!(out, "{}", gone(bytes))?,
-            ChunkKind::Resize(_) => {}
+        let kind = chunk?.kind;
+        if let Some(note) = kind.note() {
+            cleaner.finish(&mut piece);
+            let end = if piece.is_empty() { "" } else { "\n" };
+            writeln!(out, "{piece}{end}{}", line(&note))?;
+            piece.clear();
+        }
+        match kind {
+            ChunkKind::Dropped(_) | ChunkKind::Missing(_) | ChunkKind::Damaged | ChunkKind::Resize(_) => {}
             ChunkKind::Output(bytes) => {
                 cleaner.push(&bytes, &mut piece);
                 out.write_all(piece.as_bytes())?;

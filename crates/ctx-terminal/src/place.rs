@@ -116,6 +116,9 @@ pub struct End {
     pub lines: u64,
     /// What was on the screen.
     pub screen: Screen,
+    /// Why the transcript has gaps.
+    #[serde(default)]
+    pub transcript_error: Option<String>,
 }
 
 pub(super) fn write_about(dir: &Path, about: &About) -> io::Result<()> {

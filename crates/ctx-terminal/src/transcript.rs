@@ -2,9 +2,12 @@
 //!
 //! A line that names the format, then chunks: one byte of kind, the microseconds since the start (8 bytes), the length of
 //! the payload (4 bytes), both little-endian, and the payload. A chunk that was cut off at the end is not read.
+//!
+//! Output that cannot be written, because the disk is full, is missing from then on. What is left of its chunk is cut off
+//! before the next is written, which says how much is missing.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,6 +28,28 @@ pub enum ChunkKind {
     Resize(Size),
     /// So many bytes of output before this are gone: the transcript was at its limit.
     Dropped(u64),
+    /// So many bytes of output are missing here: they could not be written.
+    Missing(u64),
+    /// What follows cannot be read.
+    Damaged,
+}
+
+impl ChunkKind {
+    /// What a reader is to know of output that is not there.
+    pub fn note(&self) -> Option<String> {
+        match self {
+            ChunkKind::Output(_) | ChunkKind::Resize(_) => None,
+            ChunkKind::Dropped(bytes) => {
+                Some(format!("{bytes} bytes of output before this were dropped: limits.transcript_bytes"))
+            }
+            ChunkKind::Missing(bytes) => {
+                Some(format!("{bytes} bytes of output are missing here: they could not be written"))
+            }
+            ChunkKind::Damaged => {
+                Some("output is missing here: the transcript is damaged and cannot be read on".to_owned())
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,48 +64,73 @@ pub struct Chunk {
 pub struct Writer<W> {
     file: W,
     buffer: Vec<u8>,
+    /// Output in it.
     written: u64,
+    /// Where its last whole chunk ends.
+    length: u64,
     size: Size,
 }
 
 impl<W: Write> Writer<W> {
     /// `before`: how many bytes of output earlier parts had.
-    pub fn new(mut file: W, before: u64, at: Duration, size: Size) -> io::Result<Writer<W>> {
-        file.write_all(FORMAT)?;
-        let mut writer = Writer { file, buffer: Vec::new(), written: 0, size };
+    pub fn new(file: W, before: u64, at: Duration, size: Size) -> io::Result<Writer<W>> {
+        let mut writer = Writer { file, buffer: FORMAT.to_vec(), written: 0, length: 0, size };
         if before > 0 {
-            writer.chunk(b'b', at, &before.to_le_bytes())?;
+            writer.add(b'b', at, &before.to_le_bytes());
         }
         writer.resize(at, size)?;
         Ok(writer)
     }
 
     pub fn output(&mut self, at: Duration, bytes: &[u8]) -> io::Result<()> {
+        self.add(b'o', at, bytes);
+        self.flush()?;
         self.written += bytes.len() as u64;
-        self.chunk(b'o', at, bytes)
+        Ok(())
     }
 
     pub fn resize(&mut self, at: Duration, size: Size) -> io::Result<()> {
         self.size = size;
-        let [a, b] = size.cols.to_le_bytes();
-        let [c, d] = size.rows.to_le_bytes();
-        self.chunk(b'r', at, &[a, b, c, d])
+        self.add_size(at);
+        self.flush()
     }
 
-    fn chunk(&mut self, kind: u8, at: Duration, payload: &[u8]) -> io::Result<()> {
+    fn add_size(&mut self, at: Duration) {
+        let [a, b] = self.size.cols.to_le_bytes();
+        let [c, d] = self.size.rows.to_le_bytes();
+        self.add(b'r', at, &[a, b, c, d]);
+    }
+
+    /// A chunk for the next write.
+    fn add(&mut self, kind: u8, at: Duration, payload: &[u8]) {
         let micros = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        self.buffer.clear();
         self.buffer.push(kind);
         self.buffer.extend_from_slice(&micros.to_le_bytes());
         self.buffer.extend_from_slice(&length.to_le_bytes());
         self.buffer.extend_from_slice(payload);
-        self.file.write_all(&self.buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let written = self.file.write_all(&self.buffer);
+        if written.is_ok() {
+            self.length += self.buffer.len() as u64;
+        }
+        self.buffer.clear();
+        written
     }
 
     #[cfg(test)]
     pub fn get_ref(&self) -> &W {
         &self.file
+    }
+}
+
+impl Writer<File> {
+    /// Takes back what a write that failed has left.
+    fn cut(&mut self) -> io::Result<()> {
+        self.file.set_len(self.length)?;
+        self.file.seek(SeekFrom::Start(self.length)).map(drop)
     }
 }
 
@@ -91,23 +141,53 @@ pub(super) struct Kept {
     dir: PathBuf,
     bytes_max: u64,
     writer: Writer<File>,
-    /// Output in all parts before this one.
+    /// Output in all parts before this one, and what is missing.
     before: u64,
+    /// A write has failed: so many bytes of output are missing here, and the size may have changed.
+    gap: Option<u64>,
 }
 
 impl Kept {
     pub fn new(dir: &Path, bytes_max: u64, size: Size) -> io::Result<Kept> {
         let writer = Writer::new(private(&dir.join(TRANSCRIPT))?, 0, Duration::ZERO, size)?;
-        Ok(Kept { dir: dir.to_owned(), bytes_max, writer, before: 0 })
+        Ok(Kept { dir: dir.to_owned(), bytes_max, writer, before: 0, gap: None })
     }
 
     pub fn output(&mut self, at: Duration, bytes: &[u8]) -> io::Result<()> {
-        if self.writer.written.saturating_add(bytes.len() as u64) > self.bytes_max / 2
-            && self.writer.written > 0
-        {
-            self.begin_part(at)?;
+        let is_full = self.writer.written.saturating_add(bytes.len() as u64) > self.bytes_max / 2;
+        let ready = if is_full && self.writer.written > 0 { self.begin_part(at) } else { Ok(()) };
+        let ready = ready.and_then(|()| self.say_gap(at));
+        let written = ready.and_then(|()| self.writer.output(at, bytes));
+        self.note(written, bytes.len())
+    }
+
+    pub fn resize(&mut self, at: Duration, size: Size) -> io::Result<()> {
+        self.writer.size = size;
+        let written = match self.gap {
+            // What says it says the size too.
+            Some(_) => self.say_gap(at).and_then(|()| self.writer.flush()),
+            None => self.writer.resize(at, size),
+        };
+        self.note(written, 0)
+    }
+
+    /// The next write says what is missing, and begins behind the last whole chunk.
+    fn say_gap(&mut self, at: Duration) -> io::Result<()> {
+        let Some(missing) = self.gap else { return Ok(()) };
+        self.writer.cut()?;
+        if missing > 0 {
+            self.writer.add(b'm', at, &missing.to_le_bytes());
         }
-        self.writer.output(at, bytes)
+        self.writer.add_size(at);
+        Ok(())
+    }
+
+    fn note(&mut self, written: io::Result<()>, bytes: usize) -> io::Result<()> {
+        match &written {
+            Ok(()) => self.before += self.gap.take().unwrap_or_default(),
+            Err(_) => *self.gap.get_or_insert_default() += bytes as u64,
+        }
+        written
     }
 
     /// Readers find either part under its name at any moment, or see that they changed.
@@ -122,11 +202,11 @@ impl Kept {
         Ok(())
     }
 
-    pub fn resize(&mut self, at: Duration, size: Size) -> io::Result<()> {
-        self.writer.resize(at, size)
-    }
-
-    pub fn sync(&self) -> io::Result<()> {
+    /// Nothing more comes.
+    pub fn finish(&mut self, at: Duration) -> io::Result<()> {
+        if self.gap.is_some() {
+            self.resize(at, self.writer.size)?;
+        }
         self.writer.file.sync_data()
     }
 }
@@ -164,11 +244,13 @@ pub fn open_transcript(path: &Path) -> io::Result<impl Iterator<Item = io::Resul
 pub struct Chunks<R> {
     file: R,
     begun: bool,
+    is_damaged: bool,
+    last: Duration,
 }
 
 impl<R: Read> Chunks<R> {
     pub fn new(file: R) -> Chunks<R> {
-        Chunks { file, begun: false }
+        Chunks { file, begun: false, is_damaged: false, last: Duration::ZERO }
     }
 
     /// None at the end, and at a chunk that is cut off.
@@ -183,7 +265,7 @@ impl<R: Read> Chunks<R> {
             }
             self.begun = true;
         }
-        loop {
+        while !self.is_damaged {
             let mut head = [0; 13];
             if !fill(&mut self.file, &mut head)? {
                 return Ok(None);
@@ -191,7 +273,9 @@ impl<R: Read> Chunks<R> {
             let [kind, a @ .., l0, l1, l2, l3] = head;
             let length = u32::from_le_bytes([l0, l1, l2, l3]);
             if length > CHUNK_BYTES_MAX {
-                return Err(io::Error::other("the transcript is damaged"));
+                // Earlier versions wrote on behind a chunk that a full disk had cut off.
+                self.is_damaged = true;
+                return Ok(Some(Chunk { at: self.last, kind: ChunkKind::Damaged }));
             }
             let at = Duration::from_micros(u64::from_le_bytes(a));
             let mut payload = vec![0; length as usize];
@@ -208,11 +292,17 @@ impl<R: Read> Chunks<R> {
                     Ok(bytes) => ChunkKind::Dropped(u64::from_le_bytes(bytes)),
                     Err(_) => continue,
                 },
+                (b'm', bytes) => match <[u8; 8]>::try_from(bytes) {
+                    Ok(bytes) => ChunkKind::Missing(u64::from_le_bytes(bytes)),
+                    Err(_) => continue,
+                },
                 // A kind of a later version.
                 _ => continue,
             };
+            self.last = at;
             return Ok(Some(Chunk { at, kind }));
         }
+        Ok(None)
     }
 }
 
@@ -274,11 +364,66 @@ mod tests {
                     ChunkKind::Output(bytes) => output.extend(bytes),
                     ChunkKind::Dropped(bytes) => dropped = bytes,
                     ChunkKind::Resize(size) => assert_eq!(size, Size::new(80, 24)),
+                    other => panic!("{other:?}"),
                 }
             }
             assert_eq!(output, written[usize::try_from(dropped).unwrap()..], "{n}");
             assert!(output.len() <= 2_000 && (dropped == 0 || output.len() > 900), "{n}: {}", output.len());
         }
+    }
+
+    #[test]
+    fn after_a_write_that_failed_output_is_kept_again_and_what_is_missing_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(TRANSCRIPT);
+        let mut kept = Kept::new(dir.path(), 2_000, Size::new(80, 24)).unwrap();
+        let at = |millis| Duration::from_millis(millis);
+        kept.output(at(1), b"before").unwrap();
+        // A full disk takes the beginning of a chunk, and then nothing.
+        kept.writer.file.write_all(b"o\x01\0\0\0\0\0\0\0\xff\0\0\0the begin").unwrap();
+        let file = std::mem::replace(&mut kept.writer.file, File::open(&path).unwrap());
+        kept.output(at(2), b"missing").unwrap_err();
+        kept.resize(at(3), Size::new(100, 30)).unwrap_err();
+        kept.output(at(4), b"too").unwrap_err();
+        kept.writer.file = file;
+        kept.output(at(5), b"after").unwrap();
+        kept.output(at(6), b"wards").unwrap();
+        let read = || {
+            let chunks = open_transcript(&path).unwrap();
+            chunks.map(|chunk| chunk.unwrap().kind).collect::<Vec<_>>()
+        };
+        let output = |text: &str| ChunkKind::Output(text.as_bytes().to_vec());
+        let mut expected = vec![
+            ChunkKind::Resize(Size::new(80, 24)),
+            output("before"),
+            ChunkKind::Missing(10),
+            ChunkKind::Resize(Size::new(100, 30)),
+            output("after"),
+            output("wards"),
+        ];
+        assert_eq!(read(), expected);
+        // What is missing at the end is said at the end, and a later part knows of it.
+        let file = std::mem::replace(&mut kept.writer.file, File::open(&path).unwrap());
+        kept.output(at(7), b"last").unwrap_err();
+        kept.writer.file = file;
+        kept.finish(at(8)).unwrap();
+        expected.extend([ChunkKind::Missing(4), ChunkKind::Resize(Size::new(100, 30))]);
+        assert_eq!(read(), expected);
+        for _ in 0..2 {
+            kept.output(at(9), &[b'x'; 1_000]).unwrap();
+        }
+        assert_eq!(read().first(), Some(&ChunkKind::Dropped(30)));
+    }
+
+    #[test]
+    fn a_transcript_that_is_damaged_is_read_up_to_there() {
+        let mut writer = Writer::new(Vec::new(), 0, Duration::ZERO, Size::new(80, 24)).unwrap();
+        writer.output(Duration::from_secs(1), b"one").unwrap();
+        let file = [writer.get_ref().as_slice(), b"words of a chunk that was cut off"].concat();
+        let read: Vec<Chunk> = Chunks::new(file.as_slice()).map(Result::unwrap).skip(1).collect();
+        let at = Duration::from_secs(1);
+        let expected = [ChunkKind::Output(b"one".to_vec()), ChunkKind::Damaged];
+        assert_eq!(read, expected.map(|kind| Chunk { at, kind }));
     }
 
     #[test]

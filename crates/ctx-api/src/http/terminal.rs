@@ -37,6 +37,9 @@ pub struct Terminal {
     /// Where its owner's programs on this machine reach it without the daemon.
     pub socket: String,
     pub transcript: String,
+    /// Why output is missing in the transcript; null: none is.
+    #[serde(default)]
+    pub transcript_error: Option<String>,
 }
 
 /// `POST /terminals`. What is absent has its default.

@@ -71,6 +71,10 @@ pub fn shown_terminal(terminal: &ctx_terminal::Terminal) -> Terminal {
         lines,
         socket: terminal.socket().display().to_string(),
         transcript: terminal.transcript().display().to_string(),
+        transcript_error: status
+            .map(|status| &status.transcript_error)
+            .or(end.map(|end| &end.transcript_error))
+            .and_then(Clone::clone),
     }
 }
 

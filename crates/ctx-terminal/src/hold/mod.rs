@@ -64,7 +64,7 @@ pub fn hold(spec: Spec, now: fn() -> Timestamp, up: impl FnOnce()) -> io::Result
     let exit_code = holder.run()?;
     let end = holder.end(exit_code, now());
     // A full disk keeps the end from being written, but not from being said.
-    let kept = holder.transcript.sync().and_then(|()| place::write_end(here, &end));
+    let kept = holder.transcript.finish(holder.started.elapsed()).and_then(|()| place::write_end(here, &end));
     holder.say_goodbye(end);
     std::fs::remove_file(SOCKET).and(kept)
 }
@@ -236,15 +236,20 @@ impl Holder {
         self.last_output = Instant::now();
         self.last_io = self.last_output;
         self.is_idle_told = false;
-        if let Err(error) = self.transcript.output(self.started.elapsed(), &bytes) {
-            // The program goes on; whoever asks hears of the gap.
-            self.transcript_error.get_or_insert_with(|| error.to_string());
-        }
+        let kept = self.transcript.output(self.started.elapsed(), &bytes);
+        self.note_gap(kept);
         self.read += bytes.len() as u64;
         self.lines += memchr::memchr_iter(b'\n', &bytes).count() as u64;
         let whole = self.boundary.push(&bytes);
         self.show(&whole);
         bytes.len()
+    }
+
+    /// The program goes on; whoever asks hears of the gap.
+    fn note_gap(&mut self, kept: io::Result<()>) {
+        if let Err(error) = kept {
+            self.transcript_error.get_or_insert_with(|| error.to_string());
+        }
     }
 
     /// Output that ends between characters and sequences goes to the model and to whoever is attached.
@@ -371,7 +376,8 @@ impl Holder {
         };
         if self.program.resize(size).is_ok() {
             self.model.resize(size);
-            let _ = self.transcript.resize(self.started.elapsed(), size);
+            let kept = self.transcript.resize(self.started.elapsed(), size);
+            self.note_gap(kept);
         }
     }
 
@@ -406,6 +412,7 @@ impl Holder {
             bytes: self.read,
             lines: self.lines,
             screen: self.model.screen(),
+            transcript_error: self.transcript_error.clone(),
         }
     }
 

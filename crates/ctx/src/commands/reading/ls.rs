@@ -185,7 +185,9 @@ pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
     } else {
         out.write_all(as_table(&rows, output::width(), Paint::for_stdout()).as_bytes())?;
         if args.is_plain() {
-            out.write_all(crate::commands::shell::term::ls::beside_sessions(root).as_bytes())?;
+            let terminals = crate::commands::shell::term::ls::beside_sessions(root);
+            let space = if rows.is_empty() || terminals.is_empty() { "" } else { "\n" };
+            write!(out, "{space}{terminals}")?;
         }
     }
     out.flush()?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ctx_terminal::{FromHolder, Mode, connect};
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{finish, moment, rounds, until};
+use testkit::{SmallDisk, finish, moment, rounds, until};
 
 use super::{Terms, build};
 use crate::support::json_lines;
@@ -138,4 +138,34 @@ fn another_user_has_no_part_in_a_terminal() {
     terms.kill();
     terms.start_again();
     as_user(&terms, ANN, &["term", "close", "mine"]).ok();
+}
+
+#[test]
+fn a_full_disk_leaves_a_gap_and_everybody_is_told() {
+    let terms = Terms::start();
+    let hold = terms.root().join(".state/hold");
+    // The holder ends before its disk goes.
+    let (disk, terms) = (SmallDisk::mount(&hold, 1024), terms);
+    terms.run("full", &["sh", "-c", "while read line; do seq 3000; echo said $line; done"]);
+    let say = |word: &str| {
+        terms.ctx(&["term", "send", "full", word, "--enter"]).ok();
+        terms.shows("full", &format!("said {word}"));
+    };
+    say("before");
+    assert_eq!(terms.listed("full")["transcript_error"], serde_json::Value::Null);
+    disk.fill();
+    say("meanwhile");
+    let why = terms.listed("full")["transcript_error"].to_string();
+    assert!(why.contains("No space left"), "{why}");
+    assert!(terms.ctx(&["term", "ls"]).ok().contains("output not kept"));
+    disk.free();
+    say("after");
+    let export = terms.ctx(&["term", "export", "full", "--to", "text"]);
+    assert!(export.stderr.contains("bytes of output are missing here"), "{}", export.stderr);
+    for said in ["said before", "bytes of output are missing here", "said after"] {
+        assert!(export.stdout.contains(said), "{said}");
+    }
+    assert!(terms.ctx(&["term", "replay", "full", "--speed", "0"]).stderr.contains("missing here"));
+    terms.ctx(&["term", "close", "full"]).ok();
+    assert!(terms.ended("full")["transcript_error"].to_string().contains("No space left"));
 }

@@ -115,3 +115,11 @@ fn asciinema_plays_the_export() {
     let replayed = terms.ctx(&["term", "replay", "cast", "--speed", "0"]).ok();
     assert!(replayed.contains("café 界"), "{replayed}");
 }
+
+#[test]
+fn the_list_of_sessions_begins_with_the_terminals_where_there_are_no_sessions() {
+    let terms = Terms::start();
+    terms.run("alone", &["cat"]);
+    let listed = terms.ctx(&["ls"]).ok();
+    assert!(listed.starts_with("TERMINAL"), "{listed}");
+}

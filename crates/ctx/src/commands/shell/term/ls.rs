@@ -41,7 +41,7 @@ pub fn beside_sessions(root: &Root) -> String {
     let found = terminals.list(rustix::process::geteuid().as_raw()).unwrap_or_default();
     let live: Vec<Terminal> =
         found.iter().filter(|one| one.state != State::Closed).map(shown_terminal).collect();
-    if live.is_empty() { String::new() } else { format!("\n{}", table_of(root, &live)) }
+    if live.is_empty() { String::new() } else { table_of(root, &live) }
 }
 
 fn table_of(root: &Root, terminals: &[Terminal]) -> String {
@@ -81,7 +81,8 @@ fn row(terminal: &Terminal, reader: Option<&Reader>, paint: Paint) -> Vec<Cell> 
 /// What a person wants to know first: does it work, does it wait, how did it end.
 fn state(terminal: &Terminal) -> String {
     let attached = if terminal.attached > 0 { ", attached" } else { "" };
-    match (terminal.state.as_str(), terminal.waiting.as_deref()) {
+    let gaps = if terminal.transcript_error.is_some() { ", output not kept" } else { "" };
+    let state = match (terminal.state.as_str(), terminal.waiting.as_deref()) {
         ("closed", _) => match (terminal.exit_code, terminal.reason.as_deref()) {
             (_, Some("holder_lost")) => "lost".to_owned(),
             (Some(code), Some("exited")) => format!("exited {code}"),
@@ -90,5 +91,6 @@ fn state(terminal: &Terminal) -> String {
         (_, Some("bell")) => format!("rings{attached}"),
         (_, Some(_)) => format!("waits{attached}"),
         (_, None) => format!("busy{attached}"),
-    }
+    };
+    state + gaps
 }

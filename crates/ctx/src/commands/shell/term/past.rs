@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ctx_api::http::Terminal;
 use ctx_session::{Code, Timestamp};
-use ctx_terminal::{ChunkKind, Chunked, LEAVE, asciicast, open_transcript, text};
+use ctx_terminal::{Chunk, ChunkKind, Chunked, LEAVE, asciicast, open_transcript, text};
 
 use crate::failure::Failure;
 use crate::output;
@@ -49,14 +49,22 @@ fn open(terminal: &Terminal) -> Result<impl Chunked, Failure> {
     open_transcript(path).map_err(|error| Failure::io(&terminal.transcript, error))
 }
 
+/// What is to be said of output that could not be kept.
+fn gap(chunk: &Chunk) -> Option<String> {
+    let is_gap = matches!(chunk.kind, ChunkKind::Missing(_) | ChunkKind::Damaged);
+    let note = chunk.kind.note().filter(|_| is_gap)?;
+    Some(format!("{} s after the start, {note}", chunk.at.as_secs()))
+}
+
 pub fn replay(terminal: &Terminal, args: &ReplayArgs) -> Result<(), Failure> {
     if !(args.speed >= 0.0 && args.pause_max >= 0.0) {
         return Err(Failure::new(Code::Einval, "a speed and a pause are not negative"));
     }
     let longest = Duration::try_from_secs_f64(args.pause_max).unwrap_or(Duration::MAX);
-    let mut last = Duration::ZERO;
+    let (mut last, mut gaps) = (Duration::ZERO, Vec::new());
     let shown = open(terminal)?.try_for_each(|chunk| {
         let chunk = chunk.map_err(|error| Failure::io(&terminal.transcript, error))?;
+        gaps.extend(gap(&chunk));
         let wait = chunk.at.saturating_sub(std::mem::replace(&mut last, chunk.at)).as_secs_f64();
         let wait = if args.speed > 0.0 { wait / args.speed } else { 0.0 };
         let wait = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX).min(longest);
@@ -75,11 +83,16 @@ pub fn replay(terminal: &Terminal, args: &ReplayArgs) -> Result<(), Failure> {
         stdout.write_all(LEAVE)?;
         writeln!(stdout)?;
     }
+    gaps.iter().for_each(output::say);
     shown
 }
 
 pub fn export(terminal: &Terminal, args: &ExportArgs) -> Result<(), Failure> {
-    let transcript = open(terminal)?;
+    let transcript = open(terminal)?.inspect(|chunk| {
+        if let Some(gap) = chunk.as_ref().ok().and_then(gap) {
+            output::say(gap);
+        }
+    });
     let mut out: Box<dyn Write> = match &args.output {
         Some(path) => Box::new(File::create(path).map_err(|error| Failure::io(path.display(), error))?),
         None => Box::new(std::io::stdout()),
