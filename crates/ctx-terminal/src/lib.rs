@@ -1,7 +1,7 @@
 //! Terminals that outlive the window, the connection and the daemon.
 //!
 //! A terminal is a PTY in the hands of a small process of its own, the holder (`hold`): it has the master, a model of the
-//! screen (`model`, painted again by `repaint`; `unseen` is what it need not draw) and the transcript (`transcript`, exported by `export`). Clients speak
+//! screen (`model`, painted again by `repaint`; `unseen` is what it need not draw; `footprint` is what output leaves in a person's terminal) and the transcript (`transcript`, exported by `export`). Clients speak
 //! `protocol` with it over a Unix socket in its directory (`place`), by `client`. `broker` is the daemon's side: it starts holders and
 //! finds them again (`checks`: what it does not start; `key_names`: what it types); it keeps nothing in memory, so a daemon that is killed has nothing to lose. Sessions and doors are
 //! not known here.
@@ -12,6 +12,7 @@ mod broker;
 mod checks;
 mod client;
 mod export;
+mod footprint;
 mod hold;
 mod key_names;
 mod model;
@@ -26,10 +27,10 @@ pub use boundary::Boundary;
 pub use broker::{ASK, NewTerminal, OfSession, Terminal, TerminalError, Terminals};
 pub use client::{Connection, FromHolderStream, Polled, ToHolderStream, connect, speak};
 pub use export::{Chunked, Found, asciicast, raw, search, text};
+pub use footprint::{ENTER, Footprint};
 pub use hold::{become_program, hold, leave_stdio, read_spec};
 pub use key_names::{keys, typed};
 pub use model::{Model, Screen};
 pub use place::{About, Bounds, CageAround, End, EndReason, SOCKET, Spec, TRANSCRIPT};
 pub use protocol::{Decoder, FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION, Waiting};
-pub use repaint::LEAVE;
 pub use transcript::{Chunk, ChunkKind, Chunks, open_transcript};

@@ -14,6 +14,7 @@ use alacritty_terminal::term::cell::Flags;
 use alacritty_terminal::vte::ansi::{Processor, Rgb};
 use serde::{Deserialize, Serialize};
 
+use super::footprint::Footprint;
 use super::place::Bounds;
 use super::protocol::Size;
 use super::{repaint, unseen};
@@ -117,6 +118,7 @@ pub struct Model {
     lines: usize,
     /// Plain output that is not drawn yet.
     undrawn: Vec<u8>,
+    footprint: Footprint,
 }
 
 impl Model {
@@ -129,7 +131,8 @@ impl Model {
         events.0.borrow_mut().size = Some(size);
         let config = Config { scrolling_history: lines, kitty_keyboard: true, ..Config::default() };
         let term = Term::new(config, &size, events.clone());
-        Model { term, parser: Processor::new(), events, size, lines, undrawn: Vec::new() }
+        let footprint = Footprint::default();
+        Model { term, parser: Processor::new(), events, size, lines, undrawn: Vec::new(), footprint }
     }
 
     /// Follows some output, which ends between characters and sequences. Plain output asks nothing of its terminal, and is
@@ -142,6 +145,7 @@ impl Model {
             }
         } else {
             self.draw();
+            self.footprint.follow(bytes);
             self.parser.advance(&mut self.term, bytes);
         }
         std::mem::take(&mut self.events.0.borrow_mut().heard)
@@ -154,20 +158,27 @@ impl Model {
 
     /// Makes room without drawing, where much of it will not be seen.
     fn forget_unseen(&mut self) {
-        let rows = usize::from(self.size.rows);
-        let seen = unseen::seen(&self.undrawn, rows, rows + self.lines).concat();
+        let undrawn = std::mem::take(&mut self.undrawn);
+        let seen = self.seen(&undrawn).concat();
         if seen.len() <= UNDRAWN_BYTES_MAX / 2 {
             self.undrawn = seen;
         } else {
+            self.undrawn = undrawn;
             self.draw();
         }
+    }
+
+    /// What there is to draw of plain output.
+    fn seen<'a>(&mut self, plain: &'a [u8]) -> Vec<&'a [u8]> {
+        let rows = usize::from(self.size.rows);
+        let has_region = !plain.is_empty() && repaint::region(&mut self.term) != (0, rows);
+        if has_region { vec![plain] } else { unseen::seen(plain, rows, rows + self.lines) }
     }
 
     /// Draws what is not drawn yet.
     pub fn draw(&mut self) {
         let undrawn = std::mem::take(&mut self.undrawn);
-        let rows = usize::from(self.size.rows);
-        for piece in unseen::seen(&undrawn, rows, rows + self.lines) {
+        for piece in self.seen(&undrawn) {
             self.parser.advance(&mut self.term, piece);
         }
     }
@@ -207,7 +218,7 @@ impl Model {
     pub fn repaint(&mut self, scrollback: usize) -> Vec<u8> {
         self.release();
         let title = self.title();
-        repaint::paint(&mut self.term, scrollback, &title)
+        repaint::paint(&mut self.term, scrollback, &title, &self.footprint)
     }
 
     /// Lines of scrollback there are.
@@ -313,6 +324,27 @@ mod tests {
             assert_eq!(model.scrollback(), drawn.scrollback(), "{cols} {before:?}");
             let both = [&mut model, &mut drawn].map(|model| String::from_utf8(model.repaint(30)).unwrap());
             assert_eq!(both[0], both[1], "{cols} {before:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_flood_moves_nothing() {
+        let lines = |count: usize, line: &str| line.repeat(count);
+        let without_cr = format!("{}q\r\n{}END", lines(10, "ab\n"), lines(35, "line\n"));
+        let below = |n: usize| format!("{n} {}\r\n", lines(if n == 20 { 15 } else { n % 7 }, "z"));
+        let below: String = (0..200).map(below).collect();
+        for (before, flood) in [("", without_cr.as_str()), ("\x1b[1;2r\x1b[5;1H", &below)] {
+            let size = Size::new(20, 5);
+            let (mut model, mut drawn) = (Model::with_scrollback(size, 30), Model::with_scrollback(size, 30));
+            for text in [before, flood] {
+                model.feed(text.as_bytes());
+                for line in text.split_inclusive('\n') {
+                    drawn.feed(line.as_bytes());
+                    drawn.draw();
+                }
+            }
+            let both = [&mut model, &mut drawn].map(|model| String::from_utf8(model.repaint(30)).unwrap());
+            assert_eq!(both[0], both[1], "{before:?}");
         }
     }
 

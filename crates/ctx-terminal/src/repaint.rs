@@ -17,15 +17,12 @@ use alacritty_terminal::vte::ansi::{
     CharsetIndex, Color, CursorShape, Handler, NamedColor, NamedPrivateMode, PrivateMode, StandardCharset,
 };
 
-/// Everything that an earlier screen may have left: attributes, charsets, region, modes, alternate screen.
-const BEGIN: &[u8] = b"\x1b[0m\x1b(B\x0f\x1b[?1049l\x1b[r\x1b[?6l\x1b[4l\x1b[?7h\x1b[?1l\x1b>\x1b[20l\
-\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?2004l\x1b[H\x1b[J";
+use super::footprint::Footprint;
 
-/// The same for a terminal that goes back to its owner: nothing is cleared, and the cursor stays. Leaving the alternate
-/// screen and resetting the region move it, so it is saved before each.
-pub const LEAVE: &[u8] =
-    b"\x1b[0m\x1b(B\x0f\x1b7\x1b[?1049l\x1b7\x1b[r\x1b8\x1b[4l\x1b[?7h\x1b[?1l\x1b>\x1b[20l\
-\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?2004l\x1b[=0;1u\x1b[0 q\x1b[?25h";
+/// Everything that an earlier screen may have left: attributes, links, charsets, region, modes, alternate screen.
+const BEGIN: &[u8] =
+    b"\x1b[0m\x1b]8;;\x1b\\\x1b(B\x0f\x1b[?1049l\x1b[r\x1b[?6l\x1b[4l\x1b[?7h\x1b[?1l\x1b>\x1b[20l\
+\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?2004l\x1b[H\x1b[J";
 
 /// Modes that are on or off: their numbers for `CSI ? n h`. Those that are on by default come first.
 const ON_BY_DEFAULT: &[(TermMode, u16)] =
@@ -41,8 +38,13 @@ const OFF_BY_DEFAULT: &[(TermMode, u16)] = &[
     (TermMode::BRACKETED_PASTE, 2004),
 ];
 
-/// Paints everything. The terminal is as it was when this returns.
-pub(super) fn paint<T: EventListener>(term: &mut Term<T>, scrollback: usize, title: &str) -> Vec<u8> {
+/// Paints everything. The terminal is as it was when this returns. `footprint` is that of all output.
+pub(super) fn paint<T: EventListener>(
+    term: &mut Term<T>,
+    scrollback: usize,
+    title: &str,
+    footprint: &Footprint,
+) -> Vec<u8> {
     mend_halves(term.grid_mut());
     let mut brush = Brush { out: BEGIN.to_vec(), pen: Cell::default(), draws_lines: [false, false] };
     if term.mode().contains(TermMode::ALT_SCREEN) {
@@ -67,6 +69,7 @@ pub(super) fn paint<T: EventListener>(term: &mut Term<T>, scrollback: usize, tit
         brush.cursor(term.grid(), &saved, Line(0));
         brush.put(b"\x1b7");
     }
+    brush.put(&footprint.without_colours());
     brush.colours(term);
     if !title.is_empty() {
         brush.write(format_args!("\x1b]2;{title}\x07"));
@@ -114,7 +117,7 @@ fn mend_halves(grid: &mut Grid<Cell>) {
 
 /// The lines that scroll: the first, and the one after the last. The model does not show them, but with the origin mode
 /// the cursor cannot leave them.
-fn region<T: EventListener>(term: &mut Term<T>) -> (usize, usize) {
+pub(super) fn region<T: EventListener>(term: &mut Term<T>) -> (usize, usize) {
     let cursor = term.grid().cursor.clone();
     let was_origin = term.mode().contains(TermMode::ORIGIN);
     let origin = PrivateMode::Named(NamedPrivateMode::Origin);

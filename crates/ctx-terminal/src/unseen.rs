@@ -3,10 +3,10 @@
 //!
 //! Plain is text in lines, with colours (SGR) and erased line ends (EL): it moves the cursor only forwards and down. After
 //! a screen of such lines the cursor is where every further line scrolls, so lines may be left out behind that point as long
-//! as enough follow to fill all that is kept. (Not where the cursor is below a region that scrolls: there lines overwrite each
-//! other, and the end of a longer one that was left out is missing.) Colours outlive their lines; of what is left out they are passed on.
+//! as enough follow to fill all that is kept. (Not where a region scrolls and the cursor may be below it: there lines overwrite
+//! each other, and the end of a longer one may still be seen.) Colours outlive their lines; of what is left out they are passed on.
 
-use memchr::{memchr, memchr_iter, memrchr_iter};
+use memchr::{memchr, memchr_iter, memmem, memrchr_iter};
 
 const ESCAPE: u8 = 0x1b;
 
@@ -40,12 +40,13 @@ fn line_sequence(bytes: &[u8]) -> Option<usize> {
 }
 
 /// What the model is to draw of plain output, in pieces, given the rows of its screen and how many lines it keeps with
-/// those above it.
+/// those above it. What is left out begins and ends at the beginning of a line, which is behind CR LF.
 pub(super) fn seen(plain: &[u8], rows: usize, kept: usize) -> Vec<&[u8]> {
-    let first = memchr_iter(b'\n', plain).nth(rows).map(|at| at + 1);
+    let first = memchr_iter(b'\n', plain).nth(rows);
+    let first =
+        first.and_then(|at| Some(at + memmem::find(plain.get(at.saturating_sub(1)..)?, b"\r\n")? + 1));
     let last = memrchr_iter(b'\n', plain).nth(kept).map(|at| at + 1);
     match (first, last) {
-        // Behind anything but CR LF the cursor is not at the beginning of a line.
         (Some(first), Some(last))
             if first < last && plain.get(..last).is_some_and(|to| to.ends_with(b"\r\n")) =>
         {

@@ -2,20 +2,20 @@
 //!
 //! One thread polls the keyboard, the holder and signals: a key that goes through fewer hands is echoed sooner.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use ctx_terminal::{End, FromHolder, Hello, Mode, Polled, Size, ToHolder, VERSION};
+use ctx_terminal::{End, FromHolder, Hello, Mode, Model, Polled, Size, ToHolder, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::{pipe, unregister};
 
 use super::keys::{Act, Keys};
-use super::raw::{Raw, size};
+use super::raw::{Raw, put, size};
 
-/// How long the line with the keys is shown.
-const HINT: Duration = Duration::from_secs(3);
+/// How long a line over the screen is shown.
+const OVERLAID: Duration = Duration::from_secs(3);
 /// While more than this waits for the holder, the keyboard is not read.
 const TYPED_BYTES_MAX: usize = 64 * 1024;
 
@@ -44,30 +44,43 @@ pub fn attach(stream: UnixStream, who: As) -> io::Result<Left> {
     if let (Err(error), As::Writer) = (&raw, who) {
         return Err(io::Error::new(error.kind(), "this is not a terminal"));
     }
-    let left = Attached::new(stream, who, raw.is_ok()).and_then(|mut attached| attached.run());
-    drop(raw);
+    let mut attached = Attached::new(stream, who, raw.ok())?;
+    let left = attached.run();
+    // A terminal that is gone shows nothing more.
+    let _ = attached.lift_overlay();
     left
+}
+
+/// A line over the last one of the screen.
+struct Overlay {
+    /// None: a fresh screen is on its way, without it.
+    until: Option<Instant>,
+    /// The screen below it, as the program has painted it.
+    below: Model,
 }
 
 struct Attached {
     holder: Polled,
     who: As,
     keys: Keys,
-    /// The line with the keys is on the screen, until then.
-    hint: Option<Instant>,
+    overlay: Option<Overlay>,
+    /// What is to lie over the next fresh screen.
+    text: Option<String>,
     is_shown: bool,
-    is_terminal: bool,
+    /// This terminal, where it is one.
+    raw: Option<Raw>,
     /// The keyboard has not ended.
     is_typing: bool,
 }
 
 impl Attached {
-    fn new(stream: UnixStream, who: As, is_terminal: bool) -> io::Result<Attached> {
+    fn new(stream: UnixStream, who: As, raw: Option<Raw>) -> io::Result<Attached> {
         let mode = if who == As::Writer { Mode::Write } else { Mode::Watch };
         let hello = Hello { version: VERSION, mode, size: size(), scrollback: 0 };
         let holder = Polled::new(stream, hello)?;
-        let keys = Keys::default();
-        Ok(Attached { holder, who, keys, hint: None, is_shown: false, is_terminal, is_typing: is_terminal })
+        let (keys, text) = (Keys::default(), Some(hint(who).to_owned()));
+        let is_typing = raw.is_some();
+        Ok(Attached { holder, who, keys, overlay: None, text, is_shown: false, raw, is_typing })
     }
 
     fn run(&mut self) -> io::Result<Left> {
@@ -83,6 +96,7 @@ impl Attached {
                 && let Some(size) = size()
             {
                 self.holder.tell(&ToHolder::Resize(size));
+                self.hide_overlay();
             }
             if typed && self.act_on_keys()? {
                 return Ok(Left::Detached);
@@ -99,8 +113,8 @@ impl Attached {
                 }
             }
             self.holder.send();
-            if self.hint.is_some_and(|until| until <= Instant::now()) {
-                self.hide_hint();
+            if self.overlaid_until().is_some_and(|until| until <= Instant::now()) {
+                self.hide_overlay();
             }
         }
     }
@@ -117,7 +131,7 @@ impl Attached {
             // Last: a keyboard that is not read would be reported again and again when it hangs up.
             PollFd::new(&stdin, PollFlags::IN),
         ];
-        let left = self.hint.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = self.overlaid_until().map(|until| until.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left + Duration::from_millis(1)).ok());
         let waited = if has_room { &mut fds[..] } else { &mut fds[..3] };
         match poll(waited, timeout.as_ref()) {
@@ -146,18 +160,24 @@ impl Attached {
     /// Shows what the holder says; Some: it was the last.
     fn show(&mut self, said: FromHolder) -> io::Result<Option<Left>> {
         match said {
-            FromHolder::Output { bytes, .. } => put(&bytes)?,
+            FromHolder::Output { bytes, .. } => {
+                if let Some(overlay) = &mut self.overlay {
+                    overlay.below.feed(&bytes);
+                }
+                self.put(&bytes)?;
+            }
             FromHolder::Repaint { bytes, .. } => {
                 if !std::mem::replace(&mut self.is_shown, true) {
                     self.make_room()?;
-                    put(&bytes)?;
-                    self.show_hint()?;
-                } else {
-                    put(&bytes)?;
+                }
+                self.overlay = None;
+                self.put(&bytes)?;
+                if let Some(text) = self.text.take() {
+                    self.lay_over(&text, &bytes)?;
                 }
             }
             FromHolder::Idle { idle_ms } => {
-                self.overlay(&format!("nothing has happened here for {} minutes", idle_ms / 60_000))?;
+                self.show_overlay(format!("nothing has happened here for {} minutes", idle_ms / 60_000));
             }
             FromHolder::End(end) => return Ok(Some(Left::Ended(Box::new(end)))),
             FromHolder::Refused(message) => return Err(io::Error::other(message)),
@@ -173,28 +193,49 @@ impl Attached {
 
     /// What was on the screen before goes up into the scrollback instead of being painted over.
     fn make_room(&self) -> io::Result<()> {
-        let Some(Size { rows, .. }) = size().filter(|_| self.is_terminal) else { return Ok(()) };
+        let Some(Size { rows, .. }) = size().filter(|_| self.raw.is_some()) else { return Ok(()) };
         put(format!("\x1b[{rows};1H{}", "\n".repeat(usize::from(rows))).as_bytes())
     }
 
-    fn show_hint(&mut self) -> io::Result<()> {
-        self.overlay(match self.who {
-            As::Writer => "Ctrl-\\ d detaches, Ctrl-\\ Ctrl-\\ types it, Ctrl-\\ ? shows this",
-            As::Watcher => "watching; Ctrl-\\ d or q leaves",
-        })
+    /// Shows output, and remembers what of it the terminal is not to keep.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(raw) = &mut self.raw {
+            raw.follow(bytes);
+        }
+        put(bytes)
     }
 
-    /// A line over the last one, until a key is typed or a moment has passed.
-    fn overlay(&mut self, text: &str) -> io::Result<()> {
-        let Some(Size { cols, rows }) = size().filter(|_| self.is_terminal) else { return Ok(()) };
+    /// A line over a fresh screen, until a key is typed or a moment has passed.
+    fn show_overlay(&mut self, text: String) {
+        self.text = Some(text);
+        self.holder.tell(&ToHolder::Repaint);
+    }
+
+    fn lay_over(&mut self, text: &str, screen: &[u8]) -> io::Result<()> {
+        let Some(size) = size().filter(|_| self.raw.is_some()) else { return Ok(()) };
+        let Size { cols, rows } = size;
+        let mut below = Model::with_scrollback(size, 0);
+        below.feed(screen);
+        self.overlay = Some(Overlay { until: Some(Instant::now() + OVERLAID), below });
         let text: String = format!(" ctx: {text} ").chars().take(usize::from(cols)).collect();
-        self.hint = Some(Instant::now() + HINT);
         put(format!("\x1b7\x1b[?6l\x1b[{rows};1H\x1b[0;7m{text}\x1b[0m\x1b8").as_bytes())
     }
 
-    fn hide_hint(&mut self) {
-        if self.hint.take().is_some() {
+    fn overlaid_until(&self) -> Option<Instant> {
+        self.overlay.as_ref()?.until
+    }
+
+    fn hide_overlay(&mut self) {
+        if self.overlay.as_mut().and_then(|overlay| overlay.until.take()).is_some() {
             self.holder.tell(&ToHolder::Repaint);
+        }
+    }
+
+    /// Takes the line away without the holder, which may have ended.
+    fn lift_overlay(&mut self) -> io::Result<()> {
+        match self.overlay.take() {
+            Some(mut overlay) => self.put(&overlay.below.repaint(0)),
+            None => Ok(()),
         }
     }
 
@@ -206,9 +247,9 @@ impl Attached {
         for act in self.keys.read(bytes) {
             match act {
                 Act::Detach => return Ok(true),
-                Act::Help => self.show_hint()?,
+                Act::Help => self.show_overlay(hint(self.who).to_owned()),
                 Act::Send(bytes) if self.who == As::Writer => {
-                    self.hide_hint();
+                    self.hide_overlay();
                     self.holder.tell(&ToHolder::Input(bytes));
                 }
                 // Answers of the watching terminal are not for the program.
@@ -219,10 +260,12 @@ impl Attached {
     }
 }
 
-fn put(bytes: &[u8]) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes)?;
-    stdout.flush()
+/// The keys.
+fn hint(who: As) -> &'static str {
+    match who {
+        As::Writer => "Ctrl-\\ d detaches, Ctrl-\\ Ctrl-\\ types it, Ctrl-\\ ? shows this",
+        As::Watcher => "watching; Ctrl-\\ d or q leaves",
+    }
 }
 
 /// Signals as something to poll; as before when dropped.

@@ -1,5 +1,6 @@
 //! Terminals as people use them: attached from a terminal of their own.
 
+use ctx_terminal::{Model, Size};
 use testkit::{Pty, until};
 
 use super::Terms;
@@ -26,6 +27,26 @@ fn a_person_attaches_detaches_and_comes_back() {
     second.type_keys("exit 5\r");
     // A program's code is that of the attached command.
     assert_eq!(second.wait(), 5);
+}
+
+#[test]
+fn the_line_with_the_keys_goes_with_the_program_and_with_the_person() {
+    let terms = Terms::start();
+    let keys = "Ctrl-\\ d detaches";
+    let mut ended = Pty::ctx(&terms, &["term", "run", "--name", "short", "--", "sh", "-c", "read line"]);
+    ended.wait_for(keys);
+    terms.ctx(&["term", "send", "short", "--enter"]).ok();
+    assert_eq!(ended.wait(), 0);
+    let mut left = Pty::ctx(&terms, &["term", "run", "--", "cat"]);
+    left.wait_for(keys);
+    left.type_keys(&format!("{PREFIX}d"));
+    assert_eq!(left.wait(), 0);
+    for person in [ended, left] {
+        let mut screen = Model::new(Size::new(80, 24));
+        screen.feed(person.shown().as_bytes());
+        let all = String::from_utf8(screen.repaint(usize::MAX)).unwrap();
+        assert!(!all.contains(keys), "{all}");
+    }
 }
 
 #[test]
@@ -99,6 +120,9 @@ fn tmux_works_inside_and_outside() {
     terms.shows("inside", "[in]");
     terms.ctx(&["term", "send", "inside", "echo in $((2 + 3))", "--enter"]).ok();
     terms.shows("inside", "in 5");
+    // Some program had the alternate screen here: tmux puts the cursor back there whenever that is left.
+    let editor = "printf '\\033[H\\033[?1049h\\033[?1049l'";
+    terms.ctx(&["term", "send", "inside", editor, "--enter"]).ok();
     // Outside: a window of that same tmux has a terminal of ctx attached.
     terms.run("outer", &["sh"]);
     let ctx = env!("CARGO_BIN_EXE_ctx");
@@ -110,4 +134,11 @@ fn tmux_works_inside_and_outside() {
     terms.shows("inside", "out 7");
     // The size is that of the pane: one row is tmux's own.
     assert_eq!(terms.listed("outer")["rows"], 23);
+    // When the program ends, the prompt is below what it showed.
+    terms.ctx(&["term", "send", "inside", "exit", "--enter"]).ok();
+    terms.ended("outer");
+    terms.ctx(&["term", "send", "inside", "echo in $((4 + 5))", "--enter"]).ok();
+    let screen = terms.shows("inside", "in 9");
+    let shown = screen.split_once("out 7").unwrap_or_else(|| panic!("{screen}"));
+    assert!(shown.1.contains("in 9"), "{screen}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ctx_api::http::Terminal;
 use ctx_session::{Code, Timestamp};
-use ctx_terminal::{Chunk, ChunkKind, Chunked, LEAVE, asciicast, open_transcript, text};
+use ctx_terminal::{Boundary, Chunk, ChunkKind, Chunked, ENTER, Footprint, asciicast, open_transcript, text};
 
 use crate::failure::Failure;
 use crate::output;
@@ -62,6 +62,11 @@ pub fn replay(terminal: &Terminal, args: &ReplayArgs) -> Result<(), Failure> {
     }
     let longest = Duration::try_from_secs_f64(args.pause_max).unwrap_or(Duration::MAX);
     let (mut last, mut gaps) = (Duration::ZERO, Vec::new());
+    let (mut footprint, mut whole) = (Footprint::default(), Boundary::default());
+    let is_terminal = output::width().is_some();
+    if is_terminal {
+        std::io::stdout().write_all(ENTER)?;
+    }
     let shown = open(terminal)?.try_for_each(|chunk| {
         let chunk = chunk.map_err(|error| Failure::io(&terminal.transcript, error))?;
         gaps.extend(gap(&chunk));
@@ -72,6 +77,7 @@ pub fn replay(terminal: &Terminal, args: &ReplayArgs) -> Result<(), Failure> {
             output::pause(wait)?;
         }
         if let ChunkKind::Output(bytes) = chunk.kind {
+            footprint.follow(&whole.push(&bytes));
             let mut stdout = std::io::stdout();
             stdout.write_all(&bytes).and_then(|()| stdout.flush())?;
         }
@@ -79,8 +85,8 @@ pub fn replay(terminal: &Terminal, args: &ReplayArgs) -> Result<(), Failure> {
     });
     // The program may have left modes behind.
     let mut stdout = std::io::stdout();
-    if output::width().is_some() {
-        stdout.write_all(LEAVE)?;
+    if is_terminal {
+        stdout.write_all(&footprint.leave())?;
         writeln!(stdout)?;
     }
     gaps.iter().for_each(output::say);
