@@ -4,18 +4,18 @@
 //! a name of its own: a full disk shows here, and nothing has changed yet. Then the steps are declared ready, and only
 //! then are files removed, put in their places and given their modes. Whoever opens the store and finds a restore that
 //! is not ready takes it back; one that is ready is finished, unless it waits for a record in a log that was never
-//! written. What others changed in between is kept.
+//! written. What others changed in between is kept, and so is what cannot be changed (it is immutable, a mount point or in a
+//! directory of someone else): one such path neither refuses the others nor leaves a restore open.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 
 use ctx_session::Ulid;
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::SnapshotError;
 use super::codec::{Reader, Writer};
-use super::files::{Files, Stat};
+use super::doing::{Doing, Refused, at, cannot, is_refused, is_someone_else, remove_temp};
+use super::files::Files;
 use super::ignored::STAGED;
 use super::plan::{Guard, Kept, Opened, Plan, Report, Step, Wish, Wishes, plan};
 use super::store::{Info, Locked, Store};
@@ -96,6 +96,8 @@ pub struct Prepared<'a> {
     journal: Journal,
     plan: Plan,
     staged: BTreeMap<RelPath, RelPath>,
+    /// The paths that cannot be written, as the staging has shown, and why.
+    refused: Refused,
 }
 
 /// Gets a restore ready.
@@ -121,8 +123,8 @@ pub(super) fn prepare<'a>(
         staged: staged.values().cloned().map(PathText).collect(),
         opened: plan.opened.clone(),
     };
-    let mut prepared =
-        Prepared { store, locked, files, journal: Journal { head, before, want }, plan, staged };
+    let journal = Journal { head, before, want };
+    let mut prepared = Prepared { store, locked, files, journal, plan, staged, refused: Refused::default() };
     if prepared.plan.steps.is_empty() {
         undone(store, undo, undoes, &prepared.plan)?;
         return Ok(prepared);
@@ -130,10 +132,12 @@ pub(super) fn prepare<'a>(
     prepared.journal.write(store)?;
     // Not before: a restore that nobody knows of would count as done.
     let marked = undone(store, undo, undoes, &prepared.plan);
-    let staged = marked.and_then(|()| stage(store, files, &prepared.plan, &prepared.staged)).and_then(|()| {
-        prepared.journal.head.phase = Phase::Ready;
-        prepared.journal.write(store)
-    });
+    let staged =
+        marked.and_then(|()| stage(store, files, &prepared.plan, &prepared.staged)).and_then(|refused| {
+            prepared.refused = refused;
+            prepared.journal.head.phase = Phase::Ready;
+            prepared.journal.write(store)
+        });
     match staged {
         Ok(()) => Ok(prepared),
         Err(error) => {
@@ -169,7 +173,7 @@ impl Prepared<'_> {
 
     /// What it will do.
     pub fn report(&self) -> Report {
-        self.plan.report()
+        report(&self.plan, &self.refused)
     }
 
     /// Does it. An error leaves it to whoever opens the store next.
@@ -177,17 +181,13 @@ impl Prepared<'_> {
         if self.plan.steps.is_empty() {
             return Ok(self.report());
         }
-        let mut doing = Doing::new(self.files);
+        let mut doing = Doing::new(self.files, self.refused);
         doing.all(&self.plan, &self.staged, &self.journal.head.opened)?;
         self.files.sync().map_err(at(b""))?;
         also_kept(self.store, self.journal.head.undo, doing.kept.keys())?;
         self.store.end_restore()?;
         drop(self.locked);
-        let mut report = self.plan.report();
-        report.changed.retain(|changed| !doing.kept.contains_key(&changed.path.0));
-        let kept = |(path, why): (RelPath, &str)| Kept { path: PathText(path), why: why.to_owned() };
-        report.kept.extend(doing.kept.into_iter().map(kept));
-        Ok(report)
+        Ok(report(&self.plan, &doing.kept))
     }
 
     /// Takes it back: nothing has changed.
@@ -199,144 +199,48 @@ impl Prepared<'_> {
     }
 }
 
-/// Writes every new file beside its place.
+/// What a plan does but for what is kept.
+fn report(plan: &Plan, also_kept: &BTreeMap<RelPath, String>) -> Report {
+    let mut report = plan.report();
+    report.changed.retain(|changed| !also_kept.contains_key(&changed.path.0));
+    let kept = |(path, why): (&RelPath, &String)| Kept { path: PathText(path.clone()), why: why.clone() };
+    report.kept.extend(also_kept.iter().map(kept));
+    report
+}
+
+/// Writes every new file beside its place, but for those that cannot be written.
 fn stage(
     store: &Store,
     files: &dyn Files,
     plan: &Plan,
     staged: &BTreeMap<RelPath, RelPath>,
-) -> Result<(), SnapshotError> {
+) -> Result<Refused, SnapshotError> {
     for opened in &plan.opened {
-        files.set_mode(&opened.path.0, opened.before | 0o700).map_err(at(&opened.path.0))?;
+        match files.set_mode(&opened.path.0, opened.before | 0o700) {
+            // What is in it says so itself.
+            Err(error) if is_refused(&error) => {}
+            set => set.map_err(at(&opened.path.0))?,
+        }
     }
+    let mut refused = Refused::default();
     for step in &plan.steps {
         let Some(temp) = staged.get(&step.path) else { continue };
-        match &step.want {
-            Some(Node::File { mode, pieces, .. }) => {
-                files.write(temp, *mode, &mut store.content(pieces)).map_err(at(&step.path))?;
-            }
-            Some(Node::Link { target }) => files.link(temp, target).map_err(at(&step.path))?,
-            Some(Node::Dir { .. }) | None => {}
-        }
-    }
-    files.sync().map_err(at(b""))
-}
-
-fn at(path: &[u8]) -> impl FnOnce(io::Error) -> SnapshotError {
-    SnapshotError::io(if path.is_empty() { "the workspace".to_owned() } else { shown(path) })
-}
-
-const MEANWHILE: &str = "it was changed while files were restored";
-
-struct Doing<'a> {
-    files: &'a dyn Files,
-    kept: BTreeMap<RelPath, &'static str>,
-    /// The files by device and inode that have lost a name here, which changes their time of change.
-    unlinked: BTreeSet<(u64, u64)>,
-}
-
-impl<'a> Doing<'a> {
-    fn new(files: &'a dyn Files) -> Doing<'a> {
-        Doing { files, kept: BTreeMap::new(), unlinked: BTreeSet::new() }
-    }
-
-    fn all(
-        &mut self,
-        plan: &Plan,
-        staged: &BTreeMap<RelPath, RelPath>,
-        opened: &[Opened],
-    ) -> Result<(), SnapshotError> {
-        for step in plan.steps.iter().rev().filter(|step| step.removes()) {
-            let is_dir = step.before.as_ref().is_some_and(Node::is_dir);
-            if is_dir || self.is_as_planned(step)? {
-                let removed = self.files.remove(&step.path, is_dir);
-                self.done(step, removed)?;
-            }
-        }
-        for step in &plan.steps {
-            match &step.want {
-                Some(Node::Dir { mode }) if step.removes() || step.before.is_none() => {
-                    let made = self.files.make_dir(&step.path, mode | 0o700);
-                    self.done(step, made)?;
-                }
-                _ => {}
-            }
-        }
-        for step in &plan.steps {
-            let Some(temp) = staged.get(&step.path) else { continue };
-            let is_free = !self.kept.contains_key(&step.path);
-            if is_free && (step.removes() || self.is_as_planned(step)?) {
-                let put = self.files.rename(temp, &step.path);
-                self.done(step, put)?;
-            }
-            if self.kept.contains_key(&step.path) {
-                self.files.remove(temp, false).map_err(at(temp))?;
-            }
-        }
-        let wanted = plan.steps.iter().filter(|step| !self.kept.contains_key(&step.path)).filter_map(
-            |step| match &step.want {
-                Some(Node::Dir { mode }) => Some((step.path.as_slice(), *mode)),
-                _ => None,
-            },
-        );
-        let closed = opened.iter().filter_map(|opened| Some((opened.path.0.as_slice(), opened.after?)));
-        let modes: BTreeMap<&[u8], u32> = closed.chain(wanted).collect();
-        for (dir, mode) in modes.into_iter().rev() {
-            match self.files.set_mode(dir, mode) {
-                Err(error) if is_someone_else(&error) => {}
-                set => set.map_err(at(dir))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether at a path is still what was saved; if not, it is kept.
-    fn is_as_planned(&mut self, step: &Step) -> Result<bool, SnapshotError> {
-        let now: Option<Stat> = self.files.look(&step.path).map_err(at(&step.path))?.map(|found| found.stat);
-        let told = |stat: Stat| match self.unlinked.contains(&(stat.dev, stat.ino)) {
-            true => Stat { ctime: 0, ..stat },
-            false => stat,
+        let written = match &step.want {
+            Some(Node::File { mode, pieces, .. }) => files.write(temp, *mode, &mut store.content(pieces)),
+            Some(Node::Link { target }) => files.link(temp, target),
+            Some(Node::Dir { .. }) | None => Ok(()),
         };
-        let is = now.map(told) == step.stat.map(told);
-        if !is {
-            self.kept.insert(step.path.clone(), MEANWHILE);
-        }
-        Ok(is)
-    }
-
-    /// What others did meanwhile is kept; other errors end it here.
-    fn done(&mut self, step: &Step, done: io::Result<()>) -> Result<(), SnapshotError> {
-        match done {
-            Ok(()) => {
-                self.unlinked.extend(step.stat.map(|stat| (stat.dev, stat.ino)));
-                Ok(())
-            }
-            Err(error) if is_someone_else(&error) => {
-                self.kept.insert(step.path.clone(), MEANWHILE);
-                Ok(())
-            }
-            Err(error) => Err(at(&step.path)(error)),
+        match written {
+            Err(error) if is_refused(&error) => drop(refused.insert(step.path.clone(), cannot(&error))),
+            written => written.map_err(at(&step.path))?,
         }
     }
-}
-
-/// Whether an error says that something else is at a path than was found there.
-fn is_someone_else(error: &io::Error) -> bool {
-    use Errno as E;
-    matches!(
-        Errno::from_io_error(error),
-        Some(E::NOENT | E::NOTDIR | E::EXIST | E::NOTEMPTY | E::ISDIR | E::LOOP)
-    )
+    files.sync().map_err(at(b""))?;
+    Ok(refused)
 }
 
 fn remove_staged(files: &dyn Files, head: &Head) -> Result<(), SnapshotError> {
-    for temp in &head.staged {
-        match files.remove(&temp.0, false) {
-            Err(error) if is_someone_else(&error) => {}
-            removed => removed.map_err(at(&temp.0))?,
-        }
-    }
-    Ok(())
+    head.staged.iter().try_for_each(|temp| remove_temp(files, &temp.0))
 }
 
 /// Undoes a restore of which no step was done.
@@ -344,7 +248,7 @@ fn take_back(store: &Store, files: &dyn Files, head: &Head) -> Result<(), Snapsh
     remove_staged(files, head)?;
     for opened in head.opened.iter().rev() {
         match files.set_mode(&opened.path.0, opened.before) {
-            Err(error) if is_someone_else(&error) => {}
+            Err(error) if is_someone_else(&error) || is_refused(&error) => {}
             set => set.map_err(at(&opened.path.0))?,
         }
     }
@@ -442,14 +346,14 @@ struct Again<'a> {
 
 impl Again<'_> {
     fn finish(self) -> Result<(), SnapshotError> {
-        stage(self.store, self.files, &self.plan, &self.staged)?;
-        let mut doing = Doing::new(self.files);
+        let refused = stage(self.store, self.files, &self.plan, &self.staged)?;
+        let mut doing = Doing::new(self.files, refused);
         doing.all(&self.plan, &self.staged, &self.opened)?;
         self.files.sync().map_err(at(b""))?;
         let kept = self.plan.kept.iter().map(|kept| &kept.path.0).chain(doing.kept.keys());
         also_kept(self.store, self.undo, kept)?;
         self.store.end_restore()?;
-        for kept in &self.plan.kept {
+        for kept in report(&self.plan, &doing.kept).kept {
             tracing::warn!(
                 path = shown(&kept.path.0),
                 why = kept.why,

@@ -417,10 +417,8 @@ impl Read for Content<'_> {
                 return Ok(read);
             }
             let Some(piece) = self.pieces.next() else { return Ok(0) };
-            let bytes = self.store.piece(*piece).map_err(|error| match error {
-                SnapshotError::Io { source, .. } => source,
-                error => io::Error::new(io::ErrorKind::InvalidData, error),
-            })?;
+            // Of a kind of its own: that the store cannot be read says nothing of the file that is written.
+            let bytes = self.store.piece(*piece).map_err(io::Error::other)?;
             self.now = io::Cursor::new(bytes);
         }
     }

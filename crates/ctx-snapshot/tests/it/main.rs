@@ -2,5 +2,6 @@
 
 mod faults;
 mod room;
+mod stuck;
 mod support;
 mod zoo;
