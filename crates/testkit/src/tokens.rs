@@ -28,6 +28,25 @@ pub const EXAMPLES: &[(&str, &str)] = &[
         concat!("sk-", "or-v1-d8cb124b5708cd021163c992d3d9a27db734f9756a49f36c08180ab345b2fd03"),
     ),
     ("langfuse-key", concat!("sk-", "lf-16819b3f-2a0a-d4c4-c955-1583bf5fe017")),
+    ("openai-key", concat!("ses", "s-eRqhqWJYAXeRpzds3mOjAqnJcXKV5NDk0MEgr0Vr")),
+    ("firecrawl-key", concat!("fc-", "c20172de3d4a5152cdffc0268bbc9387")),
+    ("jina-key", concat!("jin", "a_abb50cd107d1c6375281d8fb1eb6a9efs92eP9Kd7jXLMxvO6mA8R6xzVLPy")),
+    ("twilio-key", concat!("SK0", "173b40a837ffb8e5e918ae69800048d")),
+    ("shippo-token", concat!("shi", "ppo_live_476df181dd2c6bbc504012d6c3b698f36c72dba2")),
+    ("mollie-key", concat!("liv", "e_rVJrFuTTsLwrqo7bXLBNfncfLDqmVd")),
+    ("lob-key", concat!("liv", "e_7a370bb86d974a5ec7ee17dce139b0afb95")),
+    ("gocardless-token", concat!("liv", "e_IeOziIQfCbzXSa7om-SY03y5mUJIQp_C1qmyyYab")),
+    (
+        "packagist-token",
+        concat!("pac", "kagist_ort_8adcfcc5568381b949609105656965903bf6e304cf9ebcd0804fb3dcb24b173d2107"),
+    ),
+    (
+        "infisical-token",
+        concat!(
+            "st.",
+            "0307f6eada7c2a1b493f4806.73fdacaacfa6b27ac84e88ad33f5b48c.a9bbae25c6abb49aac1a2385f295e792"
+        ),
+    ),
     ("google-api-key", concat!("AIz", "aSyDaGmWKa4JsXZ-HjGw7ISLn_3namBGewQe")),
     ("google-api-key", concat!("AQ.", "Ab8RN6DE4_V4IErhhGOHqVp5Nh_3cVgsFOIDCZBYTZFWGdQ2Od")),
     ("groq-key", concat!("gsk", "_smdW6IdJ6Yc0EQNSk9CvECzxLb6w728vh1CDdPFdBY3I8YNSAuI4")),

@@ -94,23 +94,38 @@ fn ends_word(text: &[u8], at: usize) -> bool {
     !text.get(at).is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// Whether a word may begin at `at`: not inside of one, but behind an escape sequence of a terminal, an escaped newline
+/// Whether a word may begin at `at`: not inside of one, but behind an escape sequence of a terminal, an escaped character
 /// of a string and an encoded byte of a URL, which all end in a letter or digit.
 pub(super) fn begins_word(text: &[u8], at: usize) -> bool {
     match &text[..at] {
         [] => true,
         [.., last] if !Alphabet::Url.has(*last) => true,
         [.., b'\\', b'n' | b'r' | b't'] => true,
-        [.., b'%', first, second] if first.is_ascii_hexdigit() && second.is_ascii_hexdigit() => true,
-        before => ends_in_escape_sequence(before),
+        before => {
+            is_behind_code(before, b"%", 2)
+                || is_behind_code(before, b"\\x", 2)
+                || is_behind_code(before, b"\\u", 4)
+                || ends_in_escape_sequence(before)
+        }
     }
 }
 
-/// Whether a text ends in a sequence as `ESC [ 1 ; 32 m`.
+/// Whether a text ends in a character's code of so many hexadecimal digits, as `%3D`, `\x0a` and `\u003d`.
+fn is_behind_code(before: &[u8], begin: &[u8], digits: usize) -> bool {
+    let (begun, code) = before.split_at(before.len().saturating_sub(digits));
+    begun.ends_with(begin) && code.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// How the character that begins a terminal's sequence is written in programs, scripts and JSON.
+const ESCAPES: [&[u8]; 7] = [b"\x1b", b"\\e", b"\\033", b"\\x1b", b"\\x1B", b"\\u001b", b"\\u001B"];
+
+/// Whether a text ends in a sequence as `ESC [ 1 ; 32 m`, also one that is written as `\e[1;32m`.
 fn ends_in_escape_sequence(before: &[u8]) -> bool {
     let Some((last, before)) = before.split_last() else { return false };
     let parameters = before.iter().rev().take_while(|byte| matches!(byte, b'0'..=b'9' | b';')).count();
-    last.is_ascii_alphabetic() && before[..before.len() - parameters].ends_with(b"\x1b[")
+    let begun = before[..before.len() - parameters].strip_suffix(b"[");
+    last.is_ascii_alphabetic()
+        && begun.is_some_and(|begun| ESCAPES.iter().any(|escape| begun.ends_with(escape)))
 }
 
 /// Words that stand in the place of a password or credential.

@@ -35,6 +35,11 @@ const AROUND: &[&str] = &[
     "\u{1b}[1;38;5;12m@\u{1b}[0m ok\n",
     "(@)\t<@>\r\n",
     "the first line\\n@\\nthe last\n",
+    "b\"a\\x0a@\\x0a\"\n",
+    "{\"m\":\"\\u001b[32m@\\u001b[0m\"}\n",
+    "{\"u\":\"x\\u003d@\"}\n",
+    "echo -e '\\e[32m@\\e[0m'\n",
+    "printf '\\033[1;31m@\\033[0m'\n",
 ];
 
 /// What is a token only up to a `/` has none behind it.
@@ -71,7 +76,9 @@ fn every_example_is_replaced_and_what_stands_around_it_stays() {
 fn an_example_that_is_split_at_any_byte_is_replaced_alike() {
     let secrets = Arc::new(Secrets::none());
     for (kind, token) in EXAMPLES {
-        for around in ["@", "found @ there\n", "{\"id\":\"@\"}\n", "\u{1b}[32m@\u{1b}[0m\n"] {
+        let written = ["{\"m\":\"\\u001b[32m@\\u001b[0m\"}\n", "{\"u\":\"x\\u003d@\"}\n"];
+        let plain = ["@", "found @ there\n", "{\"id\":\"@\"}\n", "\u{1b}[32m@\u{1b}[0m\n"];
+        for around in plain.iter().chain(written.iter().filter(|around| may_stand_in(kind, around))) {
             let text = around.replace('@', token);
             let want = around.replace('@', &format!("[REDACTED:{kind}]"));
             for at in 0..=text.len() {
