@@ -130,11 +130,17 @@ impl Channel {
 /// What a tool said, as an error of the kind that it means.
 fn said(message: &str) -> io::Error {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotFound, Other, PermissionDenied, StorageFull};
+    use io::ErrorKind::{ExecutableFileBusy, ReadOnlyFilesystem, ResourceBusy};
     let kinds = [
         ("No space left", StorageFull),
         ("Permission denied", PermissionDenied),
+        ("Operation not permitted", PermissionDenied),
+        ("Read-only file system", ReadOnlyFilesystem),
+        ("Text file busy", ExecutableFileBusy),
+        ("resource busy", ResourceBusy),
         ("File exists", AlreadyExists),
         ("No such file", NotFound),
+        ("its directory is not there", NotFound),
         ("not empty", DirectoryNotEmpty),
     ];
     let kind = kinds.iter().find(|(part, _)| message.contains(part)).map_or(Other, |(_, kind)| *kind);
