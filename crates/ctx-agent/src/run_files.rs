@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_cage::rights::Rights;
+use ctx_session::command::Progress;
 use ctx_session::record::Workspace;
 use ctx_session::{RunId, SessionId};
 use ctx_snapshot::runs::{Place, RunFiles, Touch};
@@ -34,18 +35,30 @@ impl Files {
         files.begin(session.0, run.0, place);
     }
 
-    /// A call is about to write. Tools on files name theirs; others may write anything.
-    pub(crate) async fn before(&self, session: SessionId, tool: &str, subjects: &[String]) {
-        let Some(files) = self.0.clone() else { return };
+    /// A call is about to write. Tools on files name theirs; others may write anything. Gives what the run's operator should
+    /// know where the files cannot be saved first.
+    pub(crate) async fn before(
+        &self,
+        session: SessionId,
+        tool: &str,
+        subjects: &[String],
+    ) -> Option<Progress> {
+        let files = self.0.clone()?;
         let touch = match subjects.first() {
             Some(path) if tool.starts_with("fs.") => match Path::new(path).strip_prefix(WORK) {
                 Ok(path) => Touch::File(path.as_os_str().as_encoded_bytes().to_vec()),
                 // It is in the agent's own root, which no snapshot has.
-                Err(_) => return,
+                Err(_) => return None,
             },
             _ => Touch::Anything,
         };
-        off_thread(move || files.before(session.0, touch)).await;
+        let error = off_thread(move || files.before(session.0, touch).err()).await??;
+        Some(Progress::Noticed {
+            reason: "files_not_saved".to_owned(),
+            message: format!(
+                "what this run changes in files cannot be undone, they are not saved first: {error}"
+            ),
+        })
     }
 
     pub(crate) async fn after(&self, session: SessionId) {
@@ -54,8 +67,7 @@ impl Files {
     }
 }
 
-async fn off_thread(work: impl FnOnce() + Send + 'static) {
-    if tokio::task::spawn_blocking(work).await.is_err() {
-        tracing::error!("saving the files of a run broke");
-    }
+async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.inspect_err(|_| tracing::error!("saving the files of a run broke")).ok()
 }

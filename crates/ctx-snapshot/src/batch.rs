@@ -1,6 +1,6 @@
 //! New content on its way into a store: packed, written under a passing name, synced together and then named by its hash.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -79,14 +79,23 @@ impl<'a> Batch<'a> {
             _ => File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?)),
         };
         synced.map_err(io_at(dir))?;
+        let mut dirs = BTreeSet::from([dir.join("objects")]);
         for (hash, temp) in std::mem::take(&mut self.waiting) {
             let path = self.store.object_path(hash);
-            if let Some(dir) = path.parent().filter(|dir| !dir.exists()) {
-                private_dir(dir)?;
+            if let Some(dir) = path.parent() {
+                if !dir.exists() {
+                    private_dir(dir)?;
+                }
+                dirs.insert(dir.to_owned());
             }
             std::fs::rename(&temp, &path).map_err(io_at(&path))?;
         }
-        Ok(())
+        // The names are on disk too.
+        let synced = match dirs.len() {
+            ..=FEW => dirs.iter().try_for_each(|dir| File::open(dir)?.sync_all()),
+            _ => File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?)),
+        };
+        synced.map_err(io_at(dir))
     }
 }
 

@@ -48,6 +48,7 @@ mod tests {
             run: None,
             uncertain: Vec::new(),
             undoes: Vec::new(),
+            redoes: Vec::new(),
             kept: Vec::new(),
             keep,
         };

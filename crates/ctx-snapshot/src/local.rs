@@ -3,7 +3,7 @@
 //! Every path is resolved beneath the directory, and no symbolic link is followed: what stands in the way of a path is an
 //! error, not a detour.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -337,18 +337,35 @@ impl Walking<'_> {
         self.walk.left_out.insert(path, why);
     }
 
+    /// Whether all that is in a directory was met or is looked at by name.
+    fn holds_only(&self, path: &[u8], looked_at: &BTreeSet<RelPath>) -> bool {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let Ok(entries) = self.local.resolve(path, flags).and_then(|dir| Ok(Dir::read_from(dir)?)) else {
+            return false;
+        };
+        entries.into_iter().all(|entry| {
+            let Ok(entry) = entry else { return false };
+            let name = entry.file_name().to_bytes();
+            let inner = join(path, name);
+            name == b"."
+                || name == b".."
+                || looked_at.contains(&inner)
+                || self.walk.found.contains_key(&inner)
+        })
+    }
+
     /// Paths that are asked for by name, and the directories that they are in.
     fn also(&mut self) -> io::Result<()> {
         let Some(also) = self.options.also else { return Ok(()) };
-        let mut missing: BTreeMap<RelPath, ()> = BTreeMap::new();
+        let mut missing: BTreeSet<RelPath> = BTreeSet::new();
         for path in also {
             for path in std::iter::once(path.as_slice()).chain(parents(path)) {
                 if !self.walk.found.contains_key(path) {
-                    missing.insert(path.to_vec(), ());
+                    missing.insert(path.to_vec());
                 }
             }
         }
-        for path in missing.into_keys() {
+        for path in missing.iter().cloned() {
             let dir = parent(&path).unwrap_or_default().to_vec();
             let is_left_out = |path: &[u8]| self.walk.left_out.contains_key(path);
             if is_left_out(&path) || parents(&path).any(is_left_out) {
@@ -360,8 +377,8 @@ impl Walking<'_> {
                     self.leave_out(&dir, path, "a socket, a pipe or a device".to_owned());
                 }
                 Ok(Some(met)) => {
-                    if met.kind == FoundKind::Dir {
-                        // What is in it was not looked at.
+                    if met.kind == FoundKind::Dir && !self.holds_only(&path, &missing) {
+                        // What else is in it was not looked at.
                         self.walk.crowded.insert(path.clone());
                     }
                     self.walk.found.insert(path, met);

@@ -141,7 +141,8 @@ pub(super) fn knows(tree: &Tree, rules: &Ignored, path: &[u8], is_dir: bool) -> 
     let left_out = |path: &[u8]| tree.left_out.contains_key(path);
     let is_ignored = !tree.with_ignored && rules.has_within(path, is_dir);
     let never = path.split(|byte| *byte == b'/').any(is_never_part);
-    !never && !is_ignored && !left_out(path) && !parents(path).any(left_out)
+    let is_known = !is_ignored || tree.absent.contains(path);
+    !never && is_known && !left_out(path) && !parents(path).any(left_out)
 }
 
 /// How the wishes are fulfilled. `modes`: those of directories that may have to be made again.

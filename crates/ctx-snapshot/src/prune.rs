@@ -117,6 +117,7 @@ impl Snapshots {
             if store.restore()?.is_some() {
                 continue;
             }
+            store.check_infos()?;
             let before = store.bytes();
             for id in goes(store.about.uid, &store.infos()?) {
                 store.remove_info(id)?;

@@ -47,8 +47,23 @@ pub(super) struct Order {
     pub undo: Ulid,
     /// It waits for a record in the log of this session that names `id`.
     pub session: Option<Ulid>,
-    /// What it takes back, as the snapshot before it says from when the restore is written down.
+    /// As the snapshot before it says from when the restore is written down.
+    pub turns: Turns,
+    /// Ignored files are part of it.
+    pub with_ignored: bool,
+}
+
+/// The stretches of runs, by their first snapshots, that a restore takes back and brings back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Turns {
     pub undoes: Vec<Ulid>,
+    pub redoes: Vec<Ulid>,
+}
+
+impl Turns {
+    pub fn is_empty(&self) -> bool {
+        self.undoes.is_empty() && self.redoes.is_empty()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +73,8 @@ struct Head {
     phase: Phase,
     #[serde(default)]
     session: Option<Ulid>,
+    #[serde(default)]
+    with_ignored: bool,
     staged: Vec<PathText>,
     opened: Vec<Opened>,
 }
@@ -113,25 +130,26 @@ pub(super) fn prepare<'a>(
         before.nodes.extend(was.clone().map(|node| (path.clone(), node)));
         want.nodes.extend(wanted.clone().map(|node| (path.clone(), node)));
     }
-    let Order { id, undo, session, undoes } = order;
+    let Order { id, undo, session, turns, with_ignored } = order;
     let staged = staged_names(&plan, id);
     let head = Head {
         id,
         undo,
         phase: Phase::Staging,
         session,
+        with_ignored,
         staged: staged.values().cloned().map(PathText).collect(),
         opened: plan.opened.clone(),
     };
     let journal = Journal { head, before, want };
     let mut prepared = Prepared { store, locked, files, journal, plan, staged, refused: Refused::default() };
     if prepared.plan.steps.is_empty() {
-        undone(store, undo, undoes, &prepared.plan)?;
+        undone(store, undo, turns, &prepared.plan)?;
         return Ok(prepared);
     }
     prepared.journal.write(store)?;
     // Not before: a restore that nobody knows of would count as done.
-    let marked = undone(store, undo, undoes, &prepared.plan);
+    let marked = undone(store, undo, turns, &prepared.plan);
     let staged =
         marked.and_then(|()| stage(store, files, &prepared.plan, &prepared.staged)).and_then(|refused| {
             prepared.refused = refused;
@@ -256,12 +274,13 @@ fn take_back(store: &Store, files: &dyn Files, head: &Head) -> Result<(), Snapsh
     store.end_restore()
 }
 
-fn undone(store: &Store, undo: Ulid, undoes: Vec<Ulid>, plan: &Plan) -> Result<(), SnapshotError> {
-    if undoes.is_empty() {
+fn undone(store: &Store, undo: Ulid, turns: Turns, plan: &Plan) -> Result<(), SnapshotError> {
+    if turns.is_empty() {
         return Ok(());
     }
     let kept = plan.kept.iter().map(|kept| kept.path.clone()).collect();
-    store.put_info(&Info { undoes, kept, ..store.info(undo)? })
+    let Turns { undoes, redoes } = turns;
+    store.put_info(&Info { undoes, redoes, kept, ..store.info(undo)? })
 }
 
 /// What was kept while it was done was not taken back either.
@@ -283,8 +302,9 @@ fn also_kept<'a>(
 /// Nothing was taken back after all.
 fn not_undone(store: &Store, undo: Ulid) -> Result<(), SnapshotError> {
     match store.info(undo) {
-        Ok(info) if !info.undoes.is_empty() => {
-            store.put_info(&Info { undoes: Vec::new(), kept: Vec::new(), ..info })
+        Ok(info) if !(info.undoes.is_empty() && info.redoes.is_empty()) => {
+            let none = (Vec::new(), Vec::new());
+            store.put_info(&Info { undoes: none.0, redoes: none.1, kept: Vec::new(), ..info })
         }
         Ok(_) | Err(_) => Ok(()),
     }
@@ -302,7 +322,7 @@ pub(super) fn recover(
     let damaged =
         || SnapshotError::Damaged { what: "the restore that was cut short cannot be read".to_owned() };
     let mut journal = Journal::read(&bytes).ok_or_else(damaged)?;
-    let Head { id, phase, session, .. } = journal.head;
+    let Head { id, phase, session, with_ignored, .. } = journal.head;
     let is_recorded =
         session.is_none_or(|session| is_recorded(Pending { session, restore: id, uid: store.about.uid }));
     let workspace = store.about.path.display();
@@ -314,7 +334,8 @@ pub(super) fn recover(
     remove_staged(files, &journal.head)?;
     let paths: BTreeSet<RelPath> =
         journal.before.nodes.keys().chain(journal.want.nodes.keys()).cloned().collect();
-    let Saved { walked, .. } = save(store, locked, files, Scope { also: Some(&paths), ..scope })?;
+    let Saved { walked, .. } =
+        save(store, locked, files, Scope { also: Some(&paths), with_ignored, ..scope })?;
     let wish = |path: RelPath| {
         let (want, was) = (journal.want.get(&path).cloned(), journal.before.get(&path).cloned());
         (path, Wish { want, guard: Guard::IsOrGone(was) })
@@ -375,6 +396,7 @@ mod tests {
             undo: "01ARZ3NDEKTSV4RRFFQ69G5FAW".parse().unwrap(),
             phase: Phase::Ready,
             session: None,
+            with_ignored: true,
             staged: vec![PathText(b"a\xff".to_vec())],
             opened: vec![Opened { path: PathText(Vec::new()), before: 0o555, after: None }],
         };

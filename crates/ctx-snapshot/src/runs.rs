@@ -1,7 +1,7 @@
 //! Snapshots around the runs of sessions: one before the first call of a run that may write, and one when the run ends or is
 //! paused. A run that writes nothing costs nothing.
 //!
-//! A snapshot that cannot be taken stops no run: it is said once, and the run has none.
+//! A snapshot that cannot be taken stops no run: a notice of the run says so once, and the run has none.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -100,17 +100,18 @@ impl RunFiles {
         }
     }
 
-    /// Something of a run is about to write.
-    pub fn before(&self, session: Ulid, touch: Touch) {
-        let Some(run) = self.run(session) else { return };
+    /// Something of a run is about to write. An error: the files cannot be saved, and from here on the run has no snapshots.
+    pub fn before(&self, session: Ulid, touch: Touch) -> Result<(), SnapshotError> {
+        let Some(run) = self.run(session) else { return Ok(()) };
         let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(run.stretch, Stretch::None | Stretch::Paused) {
-            run.open(&self.snapshots);
+            run.open(&self.snapshots)?;
         }
         match touch {
             Touch::File(path) => drop(run.touched.files.insert(path)),
             Touch::Anything => run.touched.anything = true,
         }
+        Ok(())
     }
 
     /// A run has ended.
@@ -152,7 +153,10 @@ impl RunFiles {
         let Some(run) = self.run(session) else { return };
         let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(run.stretch, Stretch::Paused) {
-            run.open(&self.snapshots);
+            // The next call that writes tries it again, and says so.
+            if run.open(&self.snapshots).is_err() {
+                run.stretch = Stretch::Paused;
+            }
         }
     }
 
@@ -178,16 +182,15 @@ impl Run {
         }
     }
 
-    fn open(&mut self, snapshots: &Snapshots) {
+    fn open(&mut self, snapshots: &Snapshots) -> Result<(), SnapshotError> {
+        self.stretch = Stretch::Off;
         let taken =
             self.workspace(snapshots).and_then(|workspace| workspace.take(self.ask(Reason::BeforeRun)));
-        self.stretch = match taken {
-            Ok(before) => Stretch::Open { before: Box::new(before) },
-            Err(error) => {
-                tracing::warn!(session = %self.session, %error, "the files are not saved before this run");
-                Stretch::Off
-            }
-        };
+        let before = taken.inspect_err(|error| {
+            tracing::warn!(session = %self.session, %error, "the files are not saved before this run");
+        })?;
+        self.stretch = Stretch::Open { before: Box::new(before) };
+        Ok(())
     }
 
     fn close(&mut self, snapshots: &Snapshots, reason: Reason) {

@@ -8,6 +8,7 @@ use ctx_session::Ulid;
 use super::SnapshotError;
 use super::history::{Stretch, Touched, touched, undo};
 use super::plan::Report;
+use super::restore::Turns;
 use super::runs::RunFiles;
 use super::store::{Info, Reason, Store};
 use super::tree::{PathText, RelPath, Tree};
@@ -39,7 +40,7 @@ pub struct Changes {
     pub uncertain: BTreeSet<RelPath>,
     /// Before all of it.
     first: Arc<Tree>,
-    ids: Vec<Ulid>,
+    turns: Turns,
 }
 
 /// A restore of which everything is ready.
@@ -68,6 +69,30 @@ impl Snapshots {
     }
 }
 
+impl Snapshots {
+    /// Ends the runs that a crash of the daemon cut off with what is there now: what is edited from here on is not theirs.
+    pub fn end_cut_off(&self, runs: &RunFiles) {
+        for store in self.stores().unwrap_or_default() {
+            let infos = store.infos().unwrap_or_default();
+            let sessions: BTreeSet<Ulid> = infos.iter().filter_map(|info| info.session).collect();
+            for session in sessions {
+                let mine: Vec<Info> =
+                    infos.iter().filter(|info| info.session == Some(session)).cloned().collect();
+                let ended = match spans(&mine, &BTreeMap::new()).1 {
+                    None => Ok(()),
+                    Some(_) => self.of_session(session).and_then(|files| match files {
+                        Some(files) => files.spans(runs).map(drop),
+                        None => Ok(()),
+                    }),
+                };
+                if let Err(error) = ended {
+                    tracing::warn!(%session, %error, "the files are not saved after a run that was cut off");
+                }
+            }
+        }
+    }
+}
+
 impl SessionFiles {
     /// The stretches of the session's runs that were not taken back, the oldest first. One that a crash cut off ends with
     /// what is there now, for good; one that is under way does so for this look alone.
@@ -77,9 +102,13 @@ impl SessionFiles {
         if let Some(after) = runs.so_far(&self.workspace, &before)? {
             return Ok(spans.into_iter().chain([Span::new(before, after)]).collect());
         }
-        // Its end may have come between the two.
+        // Its end may have come between the two, and the next run may have begun.
         let (spans, open) = self.known()?;
-        let Some(before) = open else { return Ok(spans) };
+        match open {
+            None => return Ok(spans),
+            Some(next) if next.id != before.id => return self.spans(runs),
+            Some(_) => {}
+        }
         let since = Some(Box::new(before.clone()));
         let ask = Ask { session: before.session, run: before.run, since, ..Ask::new(Reason::AfterRun) };
         let after = self.workspace.take(ask)?;
@@ -90,15 +119,52 @@ impl SessionFiles {
         Ok(spans.into_iter().chain([Span::new(before, after)]).collect())
     }
 
-    fn known(&self) -> Result<(Vec<Span>, Option<Info>), SnapshotError> {
+    fn mine(&self) -> Result<Vec<Info>, SnapshotError> {
         let infos = self.workspace.infos()?;
-        let mine: Vec<Info> = infos.into_iter().filter(|info| info.session == Some(self.session)).collect();
-        Ok(spans(&mine))
+        Ok(infos.into_iter().filter(|info| info.session == Some(self.session)).collect())
+    }
+
+    fn known(&self) -> Result<(Vec<Span>, Option<Info>), SnapshotError> {
+        let mine = self.mine()?;
+        let left = left(&mine);
+        let (mut spans, open) = spans(&mine, &left);
+        spans.retain(|span| span.left.as_ref().is_none_or(|left| !left.is_empty()));
+        Ok((spans, open.filter(|before| !left.contains_key(&before.id))))
     }
 
     /// What these stretches changed together.
     pub fn changes(&self, spans: &[Span]) -> Result<Changes, SnapshotError> {
-        let mut stretches = Vec::new();
+        self.changes_from(Vec::new(), Vec::new(), spans)
+    }
+
+    /// What became of the files since a checkpoint was made, by these stretches, which began after it, and by those before
+    /// it that were taken back since: they are as if they had been run backwards.
+    pub fn since(&self, spans: &[Span], checkpoint: Ulid) -> Result<Changes, SnapshotError> {
+        let first = spans.iter().position(|span| span.before.id > checkpoint).unwrap_or(spans.len());
+        let mine = self.mine()?;
+        let earlier: Vec<Info> = mine.iter().filter(|info| info.id < checkpoint).cloned().collect();
+        let (left_then, left_now) = (left(&earlier), left(&mine));
+        let mut backwards = Vec::new();
+        let mut redoes = Vec::new();
+        for Span { run, before, after, left } in self::spans(&mine, &left_now).0.into_iter().rev() {
+            let Some(left) = left.filter(|_| before.id < checkpoint && !left_then.contains_key(&before.id))
+            else {
+                continue;
+            };
+            redoes.push(before.id);
+            let (was, is) = (self.workspace.saw(&after)?, self.workspace.saw(&before)?);
+            let went_back = was.differing(&is).filter(|path| !left.contains(*path)).cloned().collect();
+            backwards.push(Stretch { run, before: was, after: is, left: Some(went_back) });
+        }
+        self.changes_from(backwards, redoes, spans.get(first..).unwrap_or_default())
+    }
+
+    fn changes_from(
+        &self,
+        mut stretches: Vec<Stretch>,
+        redoes: Vec<Ulid>,
+        spans: &[Span],
+    ) -> Result<Changes, SnapshotError> {
         for Span { run, before, after, left } in spans {
             let (before, after) = (self.workspace.saw(before)?, self.workspace.saw(after)?);
             stretches.push(Stretch { run: *run, before, after, left: left.clone() });
@@ -109,7 +175,7 @@ impl SessionFiles {
             touched: touched(&stretches),
             uncertain: uncertain.collect(),
             first,
-            ids: spans.iter().map(|span| span.before.id).collect(),
+            turns: Turns { undoes: spans.iter().map(|span| span.before.id).collect(), redoes },
         })
     }
 
@@ -130,7 +196,7 @@ impl SessionFiles {
         let ask = Ask {
             session: Some(self.session),
             label: Some("before files of a session went back".to_owned()),
-            undoes: changes.ids.clone(),
+            turns: changes.turns.clone(),
             ..Ask::new(Reason::BeforeRestore)
         };
         let (prepared, undo) = self.workspace.prepare(&wishes, &changes.first, ask, waits)?;
@@ -150,7 +216,7 @@ impl Span {
     }
 }
 
-/// What is left of the stretches that were taken back, by their first snapshots.
+/// What is left of the stretches that were taken back and not brought back, by their first snapshots.
 fn left(infos: &[Info]) -> BTreeMap<Ulid, BTreeSet<RelPath>> {
     let mut left: BTreeMap<Ulid, BTreeSet<RelPath>> = BTreeMap::new();
     for info in infos {
@@ -158,18 +224,23 @@ fn left(infos: &[Info]) -> BTreeMap<Ulid, BTreeSet<RelPath>> {
         for id in &info.undoes {
             left.entry(*id).or_insert_with(|| kept.clone()).retain(|path| kept.contains(path));
         }
+        for id in &info.redoes {
+            left.remove(id);
+        }
     }
     left
 }
 
 /// The stretches in a session's snapshots, and the beginning of one that has no end.
-fn spans(infos: &[Info]) -> (Vec<Span>, Option<Info>) {
-    let left = left(infos);
+fn spans(infos: &[Info], left: &BTreeMap<Ulid, BTreeSet<RelPath>>) -> (Vec<Span>, Option<Info>) {
     let mut spans = Vec::new();
     let mut open: Option<Info> = None;
     for info in infos {
         let is_end = match info.reason {
-            Reason::AfterRun | Reason::Checkpoint => true,
+            // One that was taken late is not the end of the run that has begun since.
+            Reason::AfterRun | Reason::Checkpoint => {
+                open.as_ref().is_some_and(|before| before.run == info.run)
+            }
             // A run that was cut off by a crash ends at the latest here.
             Reason::BeforeRun => open.is_some(),
             Reason::Asked | Reason::Shell | Reason::BeforeRestore => false,
@@ -182,8 +253,7 @@ fn spans(infos: &[Info]) -> (Vec<Span>, Option<Info>) {
             open = Some(info.clone());
         }
     }
-    spans.retain(|span| span.left.as_ref().is_none_or(|left| !left.is_empty()));
-    (spans, open.filter(|before| !left.contains_key(&before.id)))
+    (spans, open)
 }
 
 /// Those of the last run that was not taken back, with what is left of later ones; where all were, what is left of them.
@@ -191,11 +261,5 @@ pub fn last_run(spans: &[Span]) -> &[Span] {
     let whole = spans.iter().rposition(|span| span.left.is_none());
     let Some((last, earlier)) = whole.and_then(|at| spans.get(..=at)?.split_last()) else { return spans };
     let first = earlier.iter().rposition(|span| span.run != last.run).map_or(0, |at| at + 1);
-    spans.get(first..).unwrap_or_default()
-}
-
-/// Those that began after a checkpoint was made.
-pub fn since(spans: &[Span], checkpoint: Ulid) -> &[Span] {
-    let first = spans.iter().position(|span| span.before.id > checkpoint).unwrap_or(spans.len());
     spans.get(first..).unwrap_or_default()
 }

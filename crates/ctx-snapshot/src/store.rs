@@ -31,6 +31,8 @@ use super::tree::{Hash, Node, PIECE_BYTES, PathText, RelPath, Tree, pieces};
 
 /// Fast: the disk is what one waits for.
 pub(super) const LEVEL: i32 = 1;
+/// What a file that is being written is called. Who writes one has the lock.
+const TEMP: &str = "tmp.";
 /// The longest tree that is read: about ten million files.
 const TREE_BYTES_MAX: u64 = 2 << 30;
 /// A file that was changed so shortly before it was read may change again and look the same.
@@ -73,7 +75,10 @@ pub struct Info {
     /// It was taken before the changes since these snapshots were taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undoes: Vec<Ulid>,
-    /// Of those changes, the paths that were not taken back.
+    /// And before these, which had been taken back, were brought back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redoes: Vec<Ulid>,
+    /// Of the changes that were taken back, the paths that were not taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<PathText>,
     /// A checkpoint needs it: it does not go to make room.
@@ -152,6 +157,7 @@ impl Store {
             for part in ["objects", "trees", "snapshots"] {
                 private_dir(&store.dir.join(part))?;
             }
+            let _locked = store.lock()?;
             let text = serde_json::to_vec(&store.about)
                 .map_err(|error| SnapshotError::io("workspace.json")(error.into()))?;
             store.put_file(&file, &text)?;
@@ -173,8 +179,16 @@ impl Store {
         &self.dir
     }
 
-    /// Waits until nobody else has it, for a while.
+    /// Waits until nobody else has it, for a while. What a process that was killed was writing is removed.
     pub fn lock(&self) -> Result<Locked, SnapshotError> {
+        let locked = self.wait()?;
+        for name in names_in(&self.dir)?.into_iter().filter(|name| name.starts_with(TEMP)) {
+            let _ = std::fs::remove_file(self.dir.join(name));
+        }
+        Ok(locked)
+    }
+
+    fn wait(&self) -> Result<Locked, SnapshotError> {
         let busy = || SnapshotError::Busy { path: self.about.path.clone() };
         let place = Place::take(self.about.uid).ok_or_else(busy)?;
         let path = self.dir.join("lock");
@@ -207,7 +221,7 @@ impl Store {
         let mut random = [0u8; 16];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| io_at(path)(error.into()))?;
-        let temp = self.dir.join(format!("tmp.{:032x}", u128::from_le_bytes(random)));
+        let temp = self.dir.join(format!("{TEMP}{:032x}", u128::from_le_bytes(random)));
         let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp);
         file.map(|file| (temp, file)).map_err(io_at(path))
     }
@@ -277,10 +291,30 @@ impl Store {
 
     /// All snapshots, the oldest first. One that cannot be read is left out.
     pub fn infos(&self) -> Result<Vec<Info>, SnapshotError> {
-        let names = names_in(&self.dir.join("snapshots"))?;
-        let ids = names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok());
-        let mut infos: Vec<Info> = ids.filter_map(|id| self.info(id).ok()).collect();
+        let mut infos: Vec<Info> = self.ids()?.into_iter().filter_map(|id| self.info(id).ok()).collect();
         infos.sort_by_key(|info| info.id);
+        Ok(infos)
+    }
+
+    fn ids(&self) -> Result<Vec<Ulid>, SnapshotError> {
+        let names = names_in(&self.dir.join("snapshots"))?;
+        Ok(names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect())
+    }
+
+    /// An error where one of the snapshots cannot be read: what it needs is not known, so nothing may go.
+    pub fn check_infos(&self) -> Result<(), SnapshotError> {
+        self.all_infos().map(drop)
+    }
+
+    fn all_infos(&self) -> Result<Vec<Info>, SnapshotError> {
+        let mut infos = Vec::new();
+        for id in self.ids()? {
+            match self.info(id) {
+                // It was removed meanwhile.
+                Err(SnapshotError::NoSnapshot { .. }) => {}
+                info => infos.push(info?),
+            }
+        }
         Ok(infos)
     }
 
@@ -324,7 +358,7 @@ impl Store {
 
     /// Removes the trees and content that no snapshot has any more.
     pub fn collect(&self, _: &Locked) -> Result<(), SnapshotError> {
-        let trees: HashSet<String> = self.infos()?.into_iter().map(|info| info.tree).collect();
+        let trees: HashSet<String> = self.all_infos()?.into_iter().map(|info| info.tree).collect();
         let mut live: HashSet<Hash> = HashSet::new();
         for tree in &trees {
             live.extend(self.tree(tree)?.pieces());
@@ -350,10 +384,6 @@ impl Store {
                 }
             }
         }
-        // What was being written when a process was killed.
-        for name in names_in(&self.dir)?.into_iter().filter(|name| name.starts_with("tmp.")) {
-            let _ = std::fs::remove_file(self.dir.join(name));
-        }
         Ok(())
     }
 
@@ -375,9 +405,8 @@ impl Store {
 pub(super) fn names_in(dir: &Path) -> Result<Vec<String>, SnapshotError> {
     match std::fs::read_dir(dir) {
         Ok(entries) => {
-            let name =
-                |entry: io::Result<std::fs::DirEntry>| Some(entry.ok()?.file_name().to_str()?.to_owned());
-            Ok(entries.filter_map(name).collect())
+            let name = |entry: io::Result<std::fs::DirEntry>| Ok(entry?.file_name().into_string().ok());
+            entries.filter_map(|entry| name(entry).transpose()).collect::<io::Result<_>>().map_err(io_at(dir))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(io_at(dir)(error)),

@@ -84,7 +84,13 @@ pub struct Tree {
     pub outer: Vec<Outer>,
     /// What is neither ignored nor part of it, and why: it could not be read, or is no file.
     pub left_out: BTreeMap<RelPath, String>,
+    /// Paths that were looked at by name and were not there, though its rules ignore them.
+    pub absent: BTreeSet<RelPath>,
 }
+
+/// What a tree has, as bits.
+const WITH_IGNORED: u64 = 1;
+const WITH_ABSENT: u64 = 2;
 
 impl Tree {
     pub fn get(&self, path: &[u8]) -> Option<&Node> {
@@ -123,7 +129,8 @@ impl Tree {
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Writer::default();
         to.number(VERSION);
-        to.number(u64::from(self.with_ignored));
+        let absent = if self.absent.is_empty() { 0 } else { WITH_ABSENT };
+        to.number(u64::from(self.with_ignored) * WITH_IGNORED + absent);
         to.number(self.outer.len() as u64);
         for outer in &self.outer {
             to.bytes(&outer.below);
@@ -133,6 +140,10 @@ impl Tree {
         for (path, why) in &self.left_out {
             to.bytes(path);
             to.bytes(why.as_bytes());
+        }
+        if !self.absent.is_empty() {
+            to.number(self.absent.len() as u64);
+            self.absent.iter().for_each(|path| to.bytes(path));
         }
         for (path, node) in &self.nodes {
             to.bytes(path);
@@ -162,13 +173,19 @@ impl Tree {
         if from.number()? != VERSION {
             return None;
         }
-        let mut tree = Tree { with_ignored: from.number()? != 0, ..Tree::default() };
+        let has = from.number()?;
+        let mut tree = Tree { with_ignored: has & WITH_IGNORED != 0, ..Tree::default() };
         for _ in 0..from.number()? {
             tree.outer.push(Outer { below: from.bytes()?.to_vec(), text: from.bytes()?.to_vec() });
         }
         for _ in 0..from.number()? {
             let path = from.bytes()?.to_vec();
             tree.left_out.insert(path, String::from_utf8_lossy(from.bytes()?).into_owned());
+        }
+        if has & WITH_ABSENT != 0 {
+            for _ in 0..from.number()? {
+                tree.absent.insert(from.bytes()?.to_vec());
+            }
         }
         while !from.is_empty() {
             let path = from.bytes()?.to_vec();
@@ -308,7 +325,8 @@ mod tests {
         ) {
             let outer = vec![Outer { below: b"a/b".to_vec(), text: b"x\n".to_vec() }];
             let left_out = BTreeMap::from([(b"s".to_vec(), "a socket".to_owned())]);
-            let tree = Tree { nodes, with_ignored, outer, left_out };
+            let absent = left_out.keys().cloned().collect();
+            let tree = Tree { nodes, with_ignored, outer, left_out, absent };
             prop_assert_eq!(Tree::decode(&tree.encode()), Some(tree));
         }
 

@@ -17,7 +17,7 @@ use super::history::Saw;
 use super::ignored::{Ignored, RULES_FILE};
 use super::local::Local;
 use super::plan::{Change, Changed, Plan, Report, Wishes, plan, whole};
-use super::restore::{Order, Pending, Prepared, prepare, recover};
+use super::restore::{Order, Pending, Prepared, Turns, prepare, recover};
 use super::store::{About, Info, Locked, Reason, Store};
 use super::take::{Saved, Scope, save};
 use super::tree::{Node, PathText, RelPath, Tree, parent, parents};
@@ -79,8 +79,8 @@ pub struct Ask {
     pub with_ignored: bool,
     /// The snapshot that it is compared with: what that did not ignore is part of this one, too.
     pub since: Option<Box<Info>>,
-    /// The snapshots whose changes are about to be taken back.
-    pub undoes: Vec<Ulid>,
+    /// The stretches of runs that are about to be taken back or brought back.
+    pub turns: Turns,
 }
 
 impl Ask {
@@ -93,7 +93,7 @@ impl Ask {
             keep: false,
             with_ignored: false,
             since: None,
-            undoes: Vec::new(),
+            turns: Turns::default(),
         }
     }
 }
@@ -294,7 +294,8 @@ impl Workspace {
             session: ask.session,
             run: ask.run,
             uncertain: Vec::new(),
-            undoes: ask.undoes,
+            undoes: ask.turns.undoes,
+            redoes: ask.turns.redoes,
             kept: Vec::new(),
             keep: ask.keep,
         })
@@ -305,11 +306,14 @@ impl Workspace {
         let infos = self.infos()?;
         let kept: Vec<&Info> = infos.iter().filter(|info| info.keep && info.session.is_none()).collect();
         let old = kept.len().saturating_sub(SHELL_CHECKPOINTS);
-        kept.into_iter().take(old).try_for_each(|info| self.change(Info { keep: false, ..info.clone() }))
+        kept.into_iter()
+            .take(old)
+            .try_for_each(|info| self.store.put_info(&Info { keep: false, ..info.clone() }))
     }
 
     /// Says something else of a snapshot.
     pub fn change(&self, info: Info) -> Result<(), SnapshotError> {
+        let _locked = self.store.lock()?;
         self.store.put_info(&info)
     }
 
@@ -352,8 +356,12 @@ impl Workspace {
         also: &BTreeSet<RelPath>,
     ) -> Result<Walked, SnapshotError> {
         let scope = Scope { with_ignored, also: Some(also), ..self.scope() };
-        let saved = save(&self.store, locked, &*self.files, scope)?;
-        Ok(saved.walked)
+        let mut walked = save(&self.store, locked, &*self.files, scope)?.walked;
+        let rules = self.rules(&walked.tree)?;
+        let is_absent = |path: &&RelPath| !with_ignored && walked.tree.get(path).is_none();
+        let ignored = |path: &&RelPath| rules.has_within(path, false) || rules.has_within(path, true);
+        walked.tree.absent = also.iter().filter(is_absent).filter(ignored).cloned().collect();
+        Ok(walked)
     }
 
     /// What differs between a snapshot and now, in the words of the way from the one to the other.
@@ -416,8 +424,12 @@ impl Workspace {
         let mut ask = Ask::new(Reason::BeforeRestore);
         ask.label = Some(format!("before the restore of {}", info.id));
         ask.keep = info.keep;
+        // What an undo took back is the session's change again, and the other way round.
+        let turns = Turns { undoes: info.redoes.clone(), redoes: info.undoes.clone() };
+        ask.session = info.session.filter(|_| !turns.is_empty());
         let undo = self.keep(&now.tree, ask)?;
-        let order = Order { id: self.all.new_id(), undo: undo.id, session: None, undoes: Vec::new() };
+        let (id, with_ignored) = (self.all.new_id(), target.with_ignored);
+        let order = Order { id, undo: undo.id, session: None, turns, with_ignored };
         let report = prepare(&self.store, locked, &*self.files, plan, order)?.apply()?;
         Ok(Restored { report, undo })
     }
@@ -449,10 +461,10 @@ impl Workspace {
         let now = self.walked(&locked, modes.with_ignored, &wishes.keys().cloned().collect())?;
         let plan = plan(wishes, &now, modes);
         let session = ask.session.filter(|_| waits);
-        let undoes = std::mem::take(&mut ask.undoes);
-        let mut undo = self.keep(&now.tree, ask)?;
-        undo.undoes.clone_from(&undoes);
-        let order = Order { id: self.all.new_id(), undo: undo.id, session, undoes };
+        let turns = std::mem::take(&mut ask.turns);
+        let undo = self.keep(&now.tree, ask)?;
+        let (id, with_ignored) = (self.all.new_id(), modes.with_ignored);
+        let order = Order { id, undo: undo.id, session, turns, with_ignored };
         Ok((prepare(&self.store, locked, &*self.files, plan, order)?, undo))
     }
 }

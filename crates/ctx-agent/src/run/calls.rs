@@ -212,7 +212,10 @@ impl Desk<'_> {
             Err(error) => return Ok(Made::Failed(error)),
         };
         if effects == Effects::Some {
-            self.scope.services.files.before(self.scope.session, &call.name, &subjects).await;
+            let files = &self.scope.services.files;
+            if let Some(notice) = files.before(self.scope.session, &call.name, &subjects).await {
+                self.port.progress(notice).await?;
+            }
         }
         match work {
             Work::Do(work) => {

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 /// `GET /sessions/:id/changes`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Changes {
-    /// The directory that the paths are in; null: the session has changed no file that is known.
+    /// The directory that the paths are in; null: no file changes of the session are saved.
     pub workspace: Option<String>,
     /// Paths that are as they were before the session are not here.
     pub files: Vec<ChangedFile>,

@@ -9,7 +9,7 @@ use ctx_session::record::{self, StateName};
 use ctx_session::{CheckpointId, Code, Refusal, RunId, SessionId, Ulid};
 use ctx_snapshot::SnapshotError;
 use ctx_snapshot::plan::{Change, Report};
-use ctx_snapshot::session::{Changes as Made, SessionFiles, Span, last_run, since};
+use ctx_snapshot::session::{Changes as Made, SessionFiles, Span, last_run};
 use ctx_snapshot::tree::{Node, shown};
 use serde::Deserialize;
 use similar::TextDiff;
@@ -69,14 +69,17 @@ pub(super) async fn undo(
         let message = "a run is under way or waits; its files can be taken back when it is over";
         return Err(Refusal::new(Code::Ebusy, message).into());
     }
-    let runs = api.files.clone().ok_or_else(|| nothing(id))?;
+    let name = session.overview.meta.agent.as_ref().map_or(String::new(), |agent| format!("{agent}/"));
+    let name = format!("{name}{}", session.overview.meta.name);
+    let nothing = move || nothing(&name);
+    let runs = api.files.clone().ok_or_else(&nothing)?;
     let back = blocking(move || {
-        let files = runs.snapshots().of_session(id.0)?.ok_or_else(|| nothing(id))?;
+        let files = runs.snapshots().of_session(id.0)?.ok_or_else(&nothing)?;
         may_touch(&files, caller)?;
         let spans = files.spans(&runs)?;
         let made = files.changes(last_run(&spans))?;
         if made.touched.is_empty() {
-            return Err(nothing(id));
+            return Err(nothing());
         }
         if how.dry_run {
             return Ok(back(&files, &made, files.preview(&made)?, None));
@@ -108,7 +111,7 @@ pub(super) async fn rollback(
         };
         may_touch(&files, caller)?;
         let spans: Vec<Span> = files.spans(&runs)?;
-        let made = files.changes(since(&spans, checkpoint.0))?;
+        let made = files.since(&spans, checkpoint.0)?;
         let ready = files.take_back(&made, true, |ready| {
             let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
             let record = record::FilesBack {
@@ -124,9 +127,9 @@ pub(super) async fn rollback(
     Ok(done.await?)
 }
 
-fn nothing(id: SessionId) -> Refusal {
+fn nothing(session: &str) -> Refusal {
     let message = format!(
-        "no files of {id} to take back: no run of it has changed any, or their snapshots were removed"
+        "nothing to undo in {session}: no run changed files, no snapshot was saved (the session's notices say why), or the snapshots were removed"
     );
     Refusal::new(Code::Enoent, message)
 }

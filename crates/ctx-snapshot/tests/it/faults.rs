@@ -131,6 +131,42 @@ fn a_restore_that_is_killed_at_any_step_is_finished_or_taken_back_by_the_next_on
 }
 
 #[test]
+fn a_killed_restore_is_finished_where_ignored_files_are_part_of_it() {
+    let world = World::new();
+    let _disk = SmallDisk::mount(&world.work, 20 << 10);
+    world.write(".gitignore", "build/\n");
+    world.write("a", "1");
+    world.give_to_ann();
+    let take = || world.open().take(Ask { with_ignored: true, ..Ask::new(Reason::Asked) }).unwrap();
+    let taken = take();
+    let after = state(&world.work);
+    world.write("a", "2");
+    world.write("build/deep/out", "2");
+    world.write("build/more", "2");
+    world.give_to_ann();
+    let before = state(&world.work);
+    let messed = take();
+    let mut finished = 0;
+    for n in 0.. {
+        let snapshots = world.snapshots();
+        let (cut, left) = cut(&world, &snapshots, n);
+        let ended = cut.restore(&taken);
+        let was_killed = left.load(Ordering::SeqCst) == 0 && ended.is_err();
+        drop(cut);
+        world.open().recover().unwrap();
+        let now = state(&world.work);
+        finished += usize::from(now == after);
+        assert!(now == after || now == before, "killed after {n} changes: {now:?}");
+        world.open().restore(&messed).unwrap();
+        assert_eq!(state(&world.work), before);
+        if !was_killed {
+            break;
+        }
+    }
+    assert!(finished > 3, "{finished}");
+}
+
+#[test]
 fn the_end_of_a_restore_is_killed_too_and_what_was_edited_meanwhile_is_kept() {
     let Scene { world, _disk, taken, .. } = scene();
     let snapshots = world.snapshots();

@@ -2,6 +2,7 @@
 
 mod faults;
 mod room;
+mod sessions;
 mod stuck;
 mod support;
 mod zoo;

@@ -100,3 +100,40 @@ fn a_pipe_in_the_place_of_ignore_rules_keeps_nobody_waiting() {
     world.give_to_ann();
     world.take();
 }
+
+#[test]
+fn nothing_is_removed_while_a_snapshot_cannot_be_read() {
+    let world = World::new();
+    let mut taken = Vec::new();
+    for n in 0..3 {
+        world.write("file", &noise(n));
+        world.give_to_ann();
+        taken.push(world.take());
+    }
+    let store = std::fs::read_dir(world.dir.path().join("store")).unwrap().next().unwrap().unwrap().path();
+    let line = store.join("snapshots").join(format!("{}.json", taken[2].id));
+    let aside = store.join("aside");
+    std::fs::rename(&line, &aside).unwrap();
+    std::fs::create_dir(&line).unwrap();
+    let after = Timestamp::from_millis(taken[1].created.as_millis() + 1);
+    let prune = || world.snapshots().prune(None, after, &|_, _| false, &|_, _| false);
+    let refused = prune().unwrap_err().to_string();
+    assert!(refused.contains(&taken[2].id.to_string()), "{refused}");
+    std::fs::remove_dir(&line).unwrap();
+    std::fs::rename(&aside, &line).unwrap();
+    assert_eq!(world.open().infos().unwrap().len(), 3, "none of the others has gone either");
+    assert_eq!(prune().unwrap().snapshots, 2);
+    std::fs::remove_file(world.work.join("file")).unwrap();
+    world.open().restore(&taken[2]).unwrap();
+    assert_eq!(std::fs::read_to_string(world.work.join("file")).unwrap(), noise(2));
+}
+
+#[test]
+fn what_a_killed_process_was_writing_is_removed_by_the_next_snapshot() {
+    let world = World::new();
+    world.take();
+    let store = std::fs::read_dir(world.dir.path().join("store")).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(store.join("tmp.0123"), noise(1)).unwrap();
+    world.take();
+    assert!(!store.join("tmp.0123").exists());
+}

@@ -171,3 +171,23 @@ fn what_cannot_be_a_workspace_is_refused_with_the_reason() {
     let tree = around.tree(&around.take(Ask::new(Reason::Asked)).unwrap()).unwrap();
     assert!(tree.nodes.contains_key(b"work".as_slice()) && !tree.nodes.contains_key(b"store".as_slice()));
 }
+
+#[test]
+fn the_undo_of_a_restore_is_exact_where_the_ignore_rules_were_changed() {
+    let world = World::new();
+    world.write(".gitignore", "*.log\n");
+    world.write("n.txt", "1");
+    world.write("dir/n.txt", "1");
+    world.give_to_ann();
+    let taken = world.take();
+    world.write(".gitignore", "*.txt\n");
+    world.write("mine.txt", "ignored and new");
+    fs::remove_file(world.work.join("n.txt")).unwrap();
+    fs::remove_dir_all(world.work.join("dir")).unwrap();
+    world.give_to_ann();
+    let before = state(&world.work);
+    let done = world.open().restore(&taken).unwrap();
+    assert!(world.work.join("n.txt").exists() && world.work.join("dir/n.txt").exists());
+    world.open().restore(&done.undo).unwrap();
+    assert_eq!(state(&world.work), before);
+}

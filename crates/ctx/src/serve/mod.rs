@@ -114,6 +114,8 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     let terminals = Arc::new(Terminals::new(&settings.root, &settings.config.limits));
     let files = Arc::new(RunFiles::new(snapshots::of_root(&settings.root, &settings.config.snapshots)));
     recover_files(&files).await;
+    let cut_off = Arc::clone(&files);
+    tokio::task::spawn_blocking(move || cut_off.snapshots().end_cut_off(&cut_off));
     let services = Services {
         files: Files::new(Arc::clone(&files)),
         ..worker::services(&settings.root, Arc::clone(&servers), &terminals, &settings.config.shells)?

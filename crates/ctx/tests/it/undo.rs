@@ -171,7 +171,7 @@ fn an_undo_takes_back_the_last_run_and_then_the_one_before() {
     assert_eq!(names(&second["changed"]), ["removed a"]);
     assert!(!work.join("a").exists() && work.join("before").exists());
     let refused = daemon.ctx(&["undo", "coder/work", "--yes"]).fails(1);
-    assert!(refused.contains("no files of"), "{refused}");
+    assert!(refused.contains("nothing to undo in coder/work: no run changed files"), "{refused}");
     daemon.ctx(&["snapshots", "restore", "--yes", first["undo"].as_str().unwrap()]).ok();
     assert!(work.join("a").exists() && work.join("b").exists());
 }
@@ -377,4 +377,21 @@ fn an_undo_that_is_cut_short_by_the_daemons_death_is_finished_or_taken_back() {
             assert_eq!(contents(&work), ["old".to_owned()].into());
         }
     }
+}
+
+#[test]
+fn a_run_whose_files_are_not_saved_has_a_notice_that_says_why() {
+    let daemon = daemon();
+    // Sparse: it takes no room, and is more than is saved unasked.
+    std::fs::File::create(daemon.workspace().join("large")).unwrap().set_len(1200 << 20).unwrap();
+    run(&daemon, json!([writing("a", "1\n"), writing("b", "1\n"), { "text": "written" }]));
+    let log = json_lines(&daemon.ctx(&["log", "coder/work", "--json"]).ok());
+    let notices: Vec<&Value> = log.iter().filter(|record| record["type"] == "noticed").collect();
+    let [notice] = notices[..] else { panic!("{notices:?}") };
+    assert_eq!(notice["reason"], "files_not_saved");
+    assert!(notice["message"].as_str().unwrap().contains("ignore some in .gitignore"), "{notice}");
+    let refused = daemon.ctx(&["undo", "coder/work", "--yes"]).fails(1);
+    assert!(refused.contains("the session's notices say why"), "{refused}");
+    let none = daemon.ctx(&["diff", "coder/work"]);
+    assert!(none.stderr.contains("no saved file changes in coder/work"), "{none:?}");
 }
