@@ -27,7 +27,7 @@ pub fn ask_of(
 /// Goes on if the person at the terminal says so. `doing` begins the sentence of the refusal where there is none.
 pub fn ask(doing: &str, question: impl FnOnce() -> Result<String, Failure>) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::new(Code::Einval, format!("{doing} needs a confirmation")).hint("pass --yes"));
+        return Err(Failure::new(Code::Einval, format!("{doing} needs confirmation")).hint("pass --yes"));
     }
     if is_yes(&question()?)? {
         return Ok(());

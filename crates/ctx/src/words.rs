@@ -124,6 +124,11 @@ pub fn summary(of: &ToolSummary) -> String {
     text
 }
 
+/// `1 file`, `2 files`.
+pub fn files(number: usize) -> String {
+    counted(number as u64, "file", "files")
+}
+
 fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

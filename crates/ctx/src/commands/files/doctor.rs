@@ -60,8 +60,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             views::look(root, is_up, &looked, &mut report)?;
         }
         index::look(root, args.deep, is_up, &looked, &mut report);
-        sizes::look(root, &mut report);
     }
+    sizes::look(root, &mut report);
     if args.json {
         output::json(&as_json(&report, &settings))?;
     } else {

@@ -1,4 +1,4 @@
-//! `ctx prune`: removes what is old and what nobody can ask for any more.
+//! `ctx prune`: removes old snapshots and transcripts, and the snapshots of purged sessions.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -18,9 +18,8 @@ use crate::{confirm, words};
 
 /// Remove old snapshots and transcripts
 ///
-/// Removes snapshots and the transcripts of shells and terminals that are older than a time, and all snapshots of sessions that were
-/// purged. What is in use stays: a shell or terminal that lives, and what a rollback of a session that is not over
-/// needs. Conversations are never removed: `ctx purge` deletes one with its blobs. On a terminal the command asks
+/// Removes old snapshots and those of purged sessions, and old transcripts of shells and terminals. Kept are open shells
+/// and terminals, and snapshots that a rollback of an open session needs. Conversations are never removed: `ctx purge` deletes one with its blobs. On a terminal the command asks
 /// for confirmation; in a script, pass --yes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -44,13 +43,16 @@ pub struct Args {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let before = args.older_than.seen_from(words::now());
     if !args.yes {
-        confirm::ask("removing what is old", || {
+        confirm::ask("pruning", || {
             Ok(format!("Remove snapshots and transcripts from before {}?", words::date_time(before)))
         })?;
     }
-    let reader = root.reader()?;
-    let is_gone = |session: Ulid, uid: u32| is_gone(&reader, session, uid);
-    let is_held = |session: Ulid, uid: u32| is_held(&reader, session, uid);
+    // Shells have snapshots also where there is no root, and so no session.
+    let reader = if root.is_new() { None } else { Some(root.reader()?) };
+    let is_gone =
+        |session: Ulid, uid: u32| reader.as_ref().is_some_and(|reader| is_gone(reader, session, uid));
+    let is_held =
+        |session: Ulid, uid: u32| reader.as_ref().is_none_or(|reader| is_held(reader, session, uid));
     let (mut count, mut bytes) = (0, 0);
     for source in snapshots::all(root)? {
         let pruned = source.prune(before, &is_gone, &is_held)?;

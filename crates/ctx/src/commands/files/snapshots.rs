@@ -71,8 +71,8 @@ enum Sub {
     },
     /// Make all files as they were
     ///
-    /// Files made since are removed, unless the snapshot ignored them. What was there is a snapshot of its own, whose
-    /// id is printed. On a terminal the command asks for confirmation; in a script, pass --yes.
+    /// Files made since are removed, unless the snapshot ignored them. The current files are saved first, in a snapshot
+    /// whose id is printed, so you can reverse the restore. On a terminal the command asks for confirmation; in a script, pass --yes.
     Restore {
         /// The snapshot: an id, or the beginning or the end of one
         #[arg(value_name = "SNAPSHOT")]
@@ -286,8 +286,8 @@ fn restore(root: &Root, word: &str, dry_run: bool, yes: bool, json: bool) -> Res
     let (source, snapshot) = find(root, word)?;
     if !yes && !dry_run {
         confirm::ask("restoring files", || {
-            let would = source.restore(snapshot.id, true)?.changed.len();
-            Ok(format!("Change {would} files in {}?", output::plain(&snapshot.workspace)))
+            let files = words::files(source.restore(snapshot.id, true)?.changed.len());
+            Ok(format!("Change {files} in {}?", output::plain(&snapshot.workspace)))
         })?;
     }
     tell(&source.restore(snapshot.id, dry_run)?, json)
@@ -307,8 +307,8 @@ fn tell(back: &FilesBack, json: bool) -> Result<(), Failure> {
     out.flush()?;
     if let Some(id) = back.undo {
         output::say(format_args!(
-            "{} files changed; `ctx snapshots restore {id}` brings back what was there",
-            back.changed.len()
+            "{} changed; `ctx snapshots restore {id}` restores the files as they were before this command",
+            words::files(back.changed.len())
         ));
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::render::diff;
 use crate::root::Root;
-use crate::sessions;
+use crate::{sessions, words};
 
 /// Show the files that a session changed
 ///
@@ -44,7 +44,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         return output::json(&changes);
     }
     let Some(workspace) = &changes.workspace else {
-        output::say(format_args!("{} has changed no file that is known", args.session));
+        output::say(format_args!("no saved file changes in {}", args.session));
         return Ok(());
     };
     let paint = Paint::for_stdout();
@@ -68,6 +68,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         }
     }
     out.flush()?;
-    output::say(format_args!("{} files in {}", changes.files.len(), output::plain(workspace)));
+    output::say(format_args!("{} in {}", words::files(changes.files.len()), output::plain(workspace)));
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::{confirm, output, sessions};
 /// Messages after the checkpoint are removed from context, and compactions after it are undone. Nothing is
 /// deleted: `ctx history --all` still shows the messages. The next message continues from the checkpoint, with the
 /// prompts it had then. With --files, what the session's runs have changed in files since goes back too: a file that
-/// someone changed again is kept and named, and what was there is a snapshot. On a terminal the command asks for
+/// someone changed again is kept and named, and the current files are saved first, so you can reverse it. On a terminal the command asks for
 /// confirmation; in a script, pass --yes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -8,14 +8,14 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{confirm, sessions};
+use crate::{confirm, sessions, words};
 
 /// Take back what the last run changed in files
 ///
 /// Files that the run created are removed, the others are as they were before it. A file that was changed again since
 /// is kept and named, and the next undo tries it again. The conversation stays as it is: `ctx rollback --files`
-/// takes both back. Asked again, it takes back the run before. What was there is a snapshot, so the undo can be undone. On a terminal the command
-/// asks for confirmation; in a script, pass --yes.
+/// takes both back. Asked again, it takes back the run before. The current files are saved first, so you can reverse the undo. On a terminal the
+/// command asks for confirmation; in a script, pass --yes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     if !args.yes && !args.dry_run {
         confirm::ask("taking files back", || {
             let would: FilesBack = api.post_with(&path, &Undo { dry_run: true })?;
-            Ok(format!("Take back {} files in {}?", would.changed.len(), output::plain(&would.workspace)))
+            let files = words::files(would.changed.len());
+            Ok(format!("Take back {files} in {}?", output::plain(&would.workspace)))
         })?;
     }
     let back: FilesBack = api.post_with(&path, &Undo { dry_run: args.dry_run })?;
@@ -72,13 +73,13 @@ pub fn show(back: &FilesBack) -> Result<(), Failure> {
     out.flush()?;
     match back.undo {
         Some(undo) => output::say(format_args!(
-            "{} files changed, {} kept; `ctx snapshots restore {undo}` brings back what was there",
-            back.changed.len(),
+            "{} changed, {} kept; `ctx snapshots restore {undo}` restores the files as they were before this command",
+            words::files(back.changed.len()),
             back.kept.len()
         )),
         None => output::say(format_args!(
-            "{} files would change, {} are kept",
-            back.changed.len(),
+            "{} would change, {} kept",
+            words::files(back.changed.len()),
             back.kept.len()
         )),
     }

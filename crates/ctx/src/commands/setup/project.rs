@@ -257,7 +257,7 @@ fn remove(root: &Root, name: &str, yes: bool) -> Result<(), Failure> {
     if !yes {
         if !std::io::stdin().is_terminal() {
             return Err(
-                Failure::new(Code::Einval, "removing a project needs a confirmation").hint("pass --yes")
+                Failure::new(Code::Einval, "removing a project needs confirmation").hint("pass --yes")
             );
         }
         let project: Project = api.get(&format!("/projects/{name}"))?;

@@ -5,12 +5,15 @@ use std::path::Path;
 
 use super::finding::Report;
 use crate::root::Root;
+use crate::shell_logs::Shelf;
 use crate::snapshots;
 
 /// A line for each kind that there is.
 pub fn look(root: &Root, report: &mut Report) {
     let state = root.path.join(".state");
     let all = size(&root.path);
+    let own = Shelf::for_reading(root).unwrap_or_default();
+    let own: Vec<_> = own.iter().map(Shelf::state_dir).filter(|dir| *dir != state).collect();
     let kinds = [
         ("snapshots", size(&state.join(snapshots::NAME))),
         ("shells", size(&state.join("shell"))),
@@ -19,7 +22,9 @@ pub fn look(root: &Root, report: &mut Report) {
     ];
     let known: u64 = kinds.iter().map(|(_, size)| size.bytes).sum();
     let rest = Size { bytes: all.bytes.saturating_sub(known), ..all };
-    let kinds = kinds.into_iter().chain([("sessions and the rest", rest)]);
+    let own = own.iter().map(|dir| size(&dir.join(snapshots::NAME))).reduce(Size::plus);
+    let own = own.map(|size| ("snapshots of shells outside of the root", size));
+    let kinds = kinds.into_iter().chain([("sessions and the rest", rest)]).chain(own);
     let told: Vec<String> = kinds.map(|(kind, size)| format!("{kind} {}", size.shown())).collect();
     report.fact("sizes", told.join(", "));
 }
