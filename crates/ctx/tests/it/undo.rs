@@ -300,6 +300,8 @@ fn old_snapshots_and_transcripts_are_pruned_and_a_rollback_s_are_not() {
 #[test]
 fn the_commands_of_the_guide_do_what_it_says() {
     let daemon = daemon();
+    let app = daemon.home().join("app");
+    std::fs::create_dir(&app).unwrap();
     let page = include_str!("../../../../docs/guides/undo.md");
     let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("\n```\n").next());
     let walk: String = blocks.map(|block| format!("{block}\n")).collect();
@@ -310,7 +312,7 @@ fn the_commands_of_the_guide_do_what_it_says() {
     bash.env("PATH", path)
         .env("HOME", daemon.home())
         .env("CTX_ROOT", daemon.root())
-        .current_dir(daemon.workspace());
+        .current_dir(&app);
     let said = testkit::finish(&mut bash).ok();
     let expected = [
         "planned",
