@@ -38,7 +38,8 @@ impl<'a> Batch<'a> {
     pub fn put(&mut self, bytes: &[u8]) -> Result<Hash, SnapshotError> {
         let hash = Hash::of(bytes);
         let path = self.store.object_path(hash);
-        if self.waiting.contains_key(&hash) || path.exists() {
+        // What is there is read: content that was damaged on the disk is written again.
+        if self.waiting.contains_key(&hash) || self.store.piece(hash).is_ok() {
             return Ok(hash);
         }
         let (temp, file) = self.store.temp(&path)?;

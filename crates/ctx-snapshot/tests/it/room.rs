@@ -4,6 +4,7 @@
 use super::support::{ANN, World};
 use ctx_cage::rights::Rights;
 use ctx_session::{IdSource, Timestamp, Ulid};
+use ctx_snapshot::tree::Hash;
 use ctx_snapshot::workspace::Ask;
 use ctx_snapshot::{Info, Limits, Reason, Workspace};
 
@@ -136,4 +137,22 @@ fn what_a_killed_process_was_writing_is_removed_by_the_next_snapshot() {
     std::fs::write(store.join("tmp.0123"), noise(1)).unwrap();
     world.take();
     assert!(!store.join("tmp.0123").exists());
+}
+
+#[test]
+fn content_that_was_damaged_in_the_store_is_written_again_when_it_is_met_again() {
+    let world = World::new();
+    world.write("a", "alpha");
+    world.give_to_ann();
+    let taken = world.take();
+    let store = std::fs::read_dir(world.dir.path().join("store")).unwrap().next().unwrap().unwrap().path();
+    let name = Hash::of(b"alpha").to_string();
+    let object = store.join("objects").join(&name[..2]).join(&name[2..]);
+    std::fs::write(&object, "").unwrap();
+    world.write("b", "alpha");
+    world.give_to_ann();
+    world.take();
+    std::fs::remove_file(world.work.join("a")).unwrap();
+    world.open().restore(&taken).unwrap();
+    assert_eq!(std::fs::read_to_string(world.work.join("a")).unwrap(), "alpha");
 }
