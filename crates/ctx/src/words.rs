@@ -129,7 +129,7 @@ pub fn files(number: usize) -> String {
     counted(number as u64, "file", "files")
 }
 
-fn counted(number: u64, one: &str, many: &str) -> String {
+pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 

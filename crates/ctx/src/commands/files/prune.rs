@@ -66,8 +66,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         return output::json(&removed);
     }
     output::say(format_args!(
-        "removed {count} snapshots ({} KiB), the transcripts of {shells} shells and of {terminals} terminals",
-        bytes / 1024
+        "removed {} ({} KiB), and the transcripts of {} and of {}",
+        words::counted(count, "snapshot", "snapshots"),
+        bytes / 1024,
+        words::counted(shells, "shell", "shells"),
+        words::counted(terminals, "terminal", "terminals"),
     ));
     Ok(())
 }
