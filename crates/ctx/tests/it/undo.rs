@@ -309,10 +309,7 @@ fn the_commands_of_the_guide_do_what_it_says() {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut bash = std::process::Command::new("timeout");
     bash.args(["100", "bash", "-eu", "-o", "pipefail", "-c", &walk]).stdin(std::process::Stdio::null());
-    bash.env("PATH", path)
-        .env("HOME", daemon.home())
-        .env("CTX_ROOT", daemon.root())
-        .current_dir(&app);
+    bash.env("PATH", path).env("HOME", daemon.home()).env("CTX_ROOT", daemon.root()).current_dir(&app);
     let said = testkit::finish(&mut bash).ok();
     let expected = [
         "planned",
