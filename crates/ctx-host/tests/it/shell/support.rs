@@ -199,7 +199,7 @@ pub async fn with_state(kind: Kind) -> Bench {
     bench
 }
 
-async fn give_state(bench: &Bench) {
+pub async fn give_state(bench: &Bench) {
     let deep = bench.path("deep").display().to_string();
     let state = "plain=kept; export EXPORTED=too; f() { echo function; }";
     bench.out(&format!("mkdir -p {deep}; cd {deep}; {state}")).await;
