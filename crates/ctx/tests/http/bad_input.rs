@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::Value;
-use testkit::{Outcome, finish};
+use testkit::{Outcome, finish, rounds};
 
 use crate::support::{Http, builder};
 
@@ -253,7 +253,7 @@ fn schemathesis_finds_nothing() {
         "--phases",
         "examples,coverage,fuzzing",
         "--max-examples",
-        "12",
+        &rounds(5).end.to_string(),
         "--seed",
         "7",
         "--workers",
