@@ -57,6 +57,9 @@ enum What {
         /// The session: agent/name, an id or the beginning or end of an id [default: the only queued one]
         #[arg(value_name = "SESSION")]
         session: Option<String>,
+        /// Print the session as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -76,9 +79,12 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             ));
             Ok(())
         }
-        What::Discard { session } => {
+        What::Discard { session, json } => {
             let id = chosen(root, &api, session)?;
             api.delete(&format!("/sessions/{id}/queued-message"))?;
+            if json {
+                return output::json(&api.get::<Session>(&format!("/sessions/{id}"))?);
+            }
             output::say("discarded");
             Ok(())
         }

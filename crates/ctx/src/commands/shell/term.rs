@@ -117,6 +117,9 @@ struct RunArgs {
     /// Do not attach; print the id
     #[arg(long)]
     detach: bool,
+    /// With --detach: print the terminal as JSON
+    #[arg(long, requires = "detach")]
+    json: bool,
     /// Columns, if not those of this terminal
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cols: Option<u16>,
@@ -196,6 +199,9 @@ fn start(root: &Root, api: &Api<'_>, args: RunArgs) -> Result<(), Failure> {
         }
         None => start_own(api, command, args.name, args.detach, (cols, rows))?,
     };
+    if args.json {
+        return output::json(&opened);
+    }
     if args.detach {
         return Ok(writeln!(std::io::stdout(), "{}", opened.id)?);
     }

@@ -6,6 +6,15 @@ use super::{Terms, python};
 use crate::support::json_lines;
 
 #[test]
+fn a_terminal_that_is_opened_in_the_background_is_printed_as_json() {
+    let terms = Terms::start();
+    let opened =
+        &json_lines(&terms.ctx(&["term", "run", "--detach", "--json", "--name", "n", "--", "cat"]).ok())[0];
+    assert_eq!((&opened["name"], &opened["state"]), (&"n".into(), &"detached".into()), "{opened}");
+    terms.ctx(&["term", "close", "n"]).ok();
+}
+
+#[test]
 fn a_script_drives_a_program() {
     let terms = Terms::start();
     let id = terms.run("work", &["sh"]);
