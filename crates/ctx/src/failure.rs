@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use ctx_agent::nearest::nearest;
 use ctx_session::Code;
 use ctx_views::ViewError;
 use ctx_views::read::ReadError;
@@ -33,6 +34,17 @@ impl Failure {
             Failure::Said { code, message, .. } => Failure::Said { code, message, hint: Some(text.into()) },
             Failure::Told { .. } | Failure::ReaderGone => self,
         }
+    }
+
+    /// Adds the known name that is nearest to the one that was typed, if one is near.
+    pub fn did_you_mean<S: AsRef<str>>(mut self, word: &str, known: impl IntoIterator<Item = S>) -> Failure {
+        let known: Vec<S> = known.into_iter().collect();
+        if let Failure::Said { message, .. } = &mut self
+            && let Some(near) = nearest(word, known.iter().map(S::as_ref))
+        {
+            message.push_str(&format!("; did you mean {near}?"));
+        }
+        self
     }
 
     /// An I/O error of a file, a terminal or a socket.

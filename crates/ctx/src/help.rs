@@ -3,10 +3,14 @@
 //! clap lists subcommands under one heading only, so the list is made here and put into the help template. Everything
 //! else of the help, and the help of each command, is clap's own.
 
+use std::ffi::OsString;
 use std::fmt::Write;
 
-use clap::Command;
 use clap::builder::StyledStr;
+use clap::error::ErrorKind;
+use clap::{Command, CommandFactory};
+
+use crate::cli::Cli;
 
 /// Each group with its commands, in the order in which the overview lists them. A test compares it with the real
 /// subcommands.
@@ -74,12 +78,24 @@ fn template(cli: &Command) -> StyledStr {
     text
 }
 
+/// clap suggests the nearest command after `ctx chta`, but not after `ctx help chta`: there the first error takes the
+/// place of the second.
+pub fn with_suggestion(error: clap::Error) -> clap::Error {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if error.kind() != ErrorKind::InvalidSubcommand || words.get(1).is_none_or(|word| word != "help") {
+        return error;
+    }
+    words.remove(1);
+    match Cli::command().try_get_matches_from(words) {
+        Err(other) if other.kind() == ErrorKind::InvalidSubcommand => other,
+        _ => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
 
     use super::*;
-    use crate::cli::Cli;
 
     #[test]
     fn every_command_is_in_one_group() {
@@ -91,6 +107,46 @@ mod tests {
         real.sort_unstable();
         grouped.sort_unstable();
         assert_eq!(grouped, real);
+    }
+
+    /// The commands that have no object to print: they talk, show a picture, speak a protocol or write a file's own format.
+    const WITHOUT_JSON: [&str; 15] = [
+        "attach",
+        "cage run",
+        "chat",
+        "completions",
+        "export",
+        "mcp",
+        "mcp config",
+        "open",
+        "project schema",
+        "serve",
+        "term attach",
+        "term export",
+        "term replay",
+        "term watch",
+        "validate-name",
+    ];
+
+    /// Adds the commands below this one that have no `--json`, in the order of their names.
+    fn add_without_json(command: &Command, path: &str, all: &mut Vec<String>) {
+        let mut below: Vec<&Command> =
+            command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help").collect();
+        let can_be_run = below.is_empty() || !command.is_subcommand_required_set();
+        if can_be_run && !command.get_arguments().any(|arg| arg.get_id() == "json") {
+            all.push(path.to_owned());
+        }
+        below.sort_unstable_by_key(|one| one.get_name());
+        for one in below {
+            add_without_json(one, format!("{path} {}", one.get_name()).trim(), all);
+        }
+    }
+
+    #[test]
+    fn every_other_command_prints_json() {
+        let mut without = Vec::new();
+        add_without_json(&crate::cli::command(), "", &mut without);
+        assert_eq!(without, WITHOUT_JSON);
     }
 
     #[test]

@@ -129,7 +129,10 @@ fn unknown(reader: &Reader, word: &str) -> Failure {
     let shown = crate::output::one_line(word);
     // A suggestion is a courtesy: what cannot be read is not suggested.
     let here = crate::here::agent(reader.root()).map(|here| here.name.to_string());
-    let suggestion = named(reader).ok().and_then(|all| meant(word, &all, here.as_deref()));
+    let mut all = named(reader).unwrap_or_default();
+    let agents = ctx_agent::describe::agents(reader.root()).unwrap_or_default();
+    all.extend(agents.iter().map(ToString::to_string));
+    let suggestion = meant(word, &all, here.as_deref());
     let message = match suggestion {
         Some(near) => format!("no {what} \"{shown}\"; did you mean {near}?"),
         None => format!("no {what} \"{shown}\""),

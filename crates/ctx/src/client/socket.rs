@@ -50,10 +50,7 @@ impl AgentSocket {
             io::ErrorKind::NotFound if invalid.is_some() => {
                 invalid.unwrap_or_else(|| cannot_connect(root, error))
             }
-            io::ErrorKind::NotFound if root.is_up() => {
-                Failure::new(Code::Enoent, format!("no {kind} `{with}`"))
-                    .hint(format!("what there is stands in {}", root.path.join(kind).display()))
-            }
+            io::ErrorKind::NotFound if root.is_up() => no_object(root, with),
             _ => cannot_connect(root, error),
         })?;
         let (reader, writer) = stream.into_split();
@@ -90,4 +87,18 @@ async fn invalid_project(root: &Root, agent: &Name) -> Option<Failure> {
 async fn connect(path: &Path) -> io::Result<UnixStream> {
     let (short, _dir) = ctx_doors::unix::short_path(path)?;
     UnixStream::connect(short).await
+}
+
+/// Nothing in the tree has this name. What cannot be read is not suggested.
+fn no_object(root: &Root, with: &Object) -> Failure {
+    let word = with.to_string();
+    let agents = || ctx_agent::describe::agents(&root.path).unwrap_or_default();
+    match with.agent() {
+        Some(_) => Failure::new(Code::Enoent, format!("no agent {word}"))
+            .did_you_mean(&word, agents().iter().map(Name::as_str))
+            .hint("`ctx agent ls` lists the agents"),
+        None => {
+            Failure::new(Code::Enoent, format!("no model {word}")).hint("`ctx model ls` lists the models")
+        }
+    }
 }

@@ -32,6 +32,7 @@ mod hosts;
 mod images;
 mod import;
 mod issues;
+mod json;
 mod kept_up;
 mod lifecycle;
 mod mcp_servers;

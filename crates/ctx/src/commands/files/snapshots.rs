@@ -35,27 +35,25 @@ exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 i
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
+    /// Print JSON, one object a line
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Sub {
     /// List snapshots, the newest last
+    #[command(alias = "list")]
     Ls {
         /// Only those of this directory
         #[arg(value_name = "DIR")]
         dir: Option<PathBuf>,
-        /// Print a JSON object a line
-        #[arg(long)]
-        json: bool,
     },
     /// Show a snapshot and its files
     Show {
         /// The snapshot: an id, or the beginning or the end of one
         #[arg(value_name = "SNAPSHOT")]
         id: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Show what changed since a snapshot, or between two
     Diff {
@@ -65,9 +63,6 @@ enum Sub {
         /// A later one of the same directory [default: the files as they are now]
         #[arg(value_name = "OTHER")]
         other: Option<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Make all files as they were
     ///
@@ -83,18 +78,16 @@ enum Sub {
         /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    match args.command.unwrap_or(Sub::Ls { dir: None, json: false }) {
-        Sub::Ls { dir, json } => ls(root, dir, json),
-        Sub::Show { id, json } => show(root, &id, json),
-        Sub::Diff { id, other, json } => diff(root, &id, other.as_deref(), json),
-        Sub::Restore { id, dry_run, yes, json } => restore(root, &id, dry_run, yes, json),
+    let json = args.json;
+    match args.command.unwrap_or(Sub::Ls { dir: None }) {
+        Sub::Ls { dir } => ls(root, dir, json),
+        Sub::Show { id } => show(root, &id, json),
+        Sub::Diff { id, other } => diff(root, &id, other.as_deref(), json),
+        Sub::Restore { id, dry_run, yes } => restore(root, &id, dry_run, yes, json),
     }
 }
 

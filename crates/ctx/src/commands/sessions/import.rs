@@ -81,7 +81,11 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// Take the last import back; sessions that were continued stay
-    Undo,
+    Undo {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 pub fn agent(text: &str) -> Result<Agent, String> {
@@ -90,8 +94,8 @@ pub fn agent(text: &str) -> Result<Agent, String> {
 }
 
 pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(), Failure> {
-    if let Some(What::Undo) = args.what {
-        return report::undo(&Api::new(&root()?));
+    if let Some(What::Undo { json }) = args.what {
+        return report::undo(&Api::new(&root()?), json);
     }
     let agents = if args.from.is_empty() { Agent::ALL.to_vec() } else { args.from.clone() };
     let wish = Wish {

@@ -29,6 +29,9 @@ exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error"
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
     #[command(flatten)]
     file: FileArg,
 }
@@ -36,11 +39,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Print every key with its value and origin
-    Show {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Show,
     /// Write a config file with every key, commented out
     Init {
         /// Overwrite an existing file
@@ -56,16 +55,16 @@ enum What {
 
 pub fn run(args: Args) -> Result<(), Failure> {
     let environment = Environment::of_process();
-    match args.what.unwrap_or(What::Show { json: false }) {
-        What::Show { json } => show(&args.file, &environment, json),
+    match args.what.unwrap_or(What::Show) {
+        What::Show => show(&args.file, &environment, args.json),
         What::Init { force, to } => {
             let to = match to {
                 Some(to) => to,
                 None => first_place(&args.file, &environment)?,
             };
-            init(&to, force)
+            init(&to, force, args.json)
         }
-        What::Path => path(&args.file, &environment),
+        What::Path => path(&args.file, &environment, args.json),
     }
 }
 
@@ -110,7 +109,7 @@ fn first_place(file: &FileArg, environment: &Environment) -> Result<PathBuf, Fai
     })
 }
 
-fn init(path: &Path, force: bool) -> Result<(), Failure> {
+fn init(path: &Path, force: bool, as_json: bool) -> Result<(), Failure> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), error))?;
     }
@@ -123,6 +122,7 @@ fn init(path: &Path, force: bool) -> Result<(), Failure> {
     };
     let written = options.open(path).and_then(|mut file| file.write_all(config::template().as_bytes()));
     match written {
+        Ok(()) if as_json => output::json(&json!({ "file": path })),
         Ok(()) => {
             output::say(format_args!("wrote {}", path.display()));
             Ok(())
@@ -135,13 +135,16 @@ fn init(path: &Path, force: bool) -> Result<(), Failure> {
     }
 }
 
-fn path(file: &FileArg, environment: &Environment) -> Result<(), Failure> {
+fn path(file: &FileArg, environment: &Environment, as_json: bool) -> Result<(), Failure> {
     let places = config::places(file, environment);
     let found = places.iter().find(|path| path.exists());
     let shown = match found {
         Some(path) => path.clone(),
         None => first_place(file, environment)?,
     };
+    if as_json {
+        return output::json(&json!({ "file": shown, "exists": found.is_some() }));
+    }
     if found.is_none() {
         output::say("does not exist yet; `ctx config init` writes it");
     }

@@ -50,6 +50,9 @@ enum What {
     Rm {
         #[arg(value_name = "SERVER")]
         name: String,
+        /// Print the removed server as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -76,13 +79,16 @@ struct Add {
     /// Network of the program: none, or host for that of this machine
     #[arg(long, value_name = "NET", value_parser = ["none", "host"], conflicts_with = "url")]
     net: Option<String>,
+    /// Print the server as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: Root) -> Result<(), Failure> {
     match args.what {
         What::Add(add) => add_server(add, &root),
         What::Ls { json } => list(&root, json),
-        What::Rm { name } => remove(&name, &root),
+        What::Rm { name, json } => remove(&name, &root, json),
     }
 }
 
@@ -103,6 +109,11 @@ fn add_server(add: Add, root: &Root) -> Result<(), Failure> {
     }
     write_section(&path, &section(&name, &entry))?;
     output::say(format_args!("wrote [mcp.{name}] to {}", path.display()));
+    if add.json
+        && let Some(server) = configured()?.get(&name)
+    {
+        output::json(&object(&name, "config", server))?;
+    }
     tell(root)
 }
 
@@ -178,7 +189,7 @@ fn toml_of(value: &Value) -> String {
     }
 }
 
-fn remove(name: &str, root: &Root) -> Result<(), Failure> {
+fn remove(name: &str, root: &Root, json: bool) -> Result<(), Failure> {
     let (path, before) = (own_config()?, configured()?);
     let shown = output::plain(name).to_string();
     let Some(known) = Name::new(name).ok().filter(|name| before.contains_key(name)) else {
@@ -201,6 +212,9 @@ fn remove(name: &str, root: &Root) -> Result<(), Failure> {
     std::fs::write(&aside, new).map_err(failed)?;
     std::fs::rename(&aside, &path).map_err(failed)?;
     output::say(format_args!("removed [mcp.{name}] from {}", path.display()));
+    if json && let Some(server) = before.get(&known) {
+        output::json(&object(&known, "config", server))?;
+    }
     tell(root)
 }
 
@@ -231,15 +245,7 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
     let mut servers: Vec<(Name, &str, McpServer)> = own.chain(project).collect();
     servers.sort_by(|a, b| a.0.cmp(&b.0));
     if json {
-        let object = |(name, from, server): &(Name, &str, McpServer)| {
-            let mut object = serde_json::to_value(server).unwrap_or_default();
-            if let Some(fields) = object.as_object_mut() {
-                fields.insert("name".to_owned(), Value::from(name.as_str()));
-                fields.insert("from".to_owned(), Value::from(*from));
-            }
-            object
-        };
-        return servers.iter().try_for_each(|server| output::json(&object(server)));
+        return output::json_lines(servers.iter().map(|(name, from, server)| object(name, from, server)));
     }
     let row = |(name, from, server): (Name, &str, McpServer)| {
         let what = server.url.clone().unwrap_or_else(|| server.command.join(" "));
@@ -254,6 +260,16 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
     out.write_all(table::render(&head, rows, output::width(), Paint::for_stdout()).as_bytes())?;
     out.flush()?;
     Ok(())
+}
+
+/// A server with its name and whether the config file or the project file has it.
+fn object(name: &Name, from: &str, server: &McpServer) -> Value {
+    let mut object = serde_json::to_value(server).unwrap_or_default();
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("name".to_owned(), Value::from(name.as_str()));
+        fields.insert("from".to_owned(), Value::from(from));
+    }
+    object
 }
 
 /// What a server is given, without values.

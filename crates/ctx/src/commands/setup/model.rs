@@ -9,6 +9,7 @@ use ctx_agent::model::provider::setup::Kind;
 use ctx_agent::model::registry::ModelId;
 use ctx_api::http::{List, ModelNamed, Tried, TryModel};
 use ctx_session::{Code, Name};
+use serde_json::json;
 
 use crate::client::{self, Api, hand_over};
 use crate::config::{self, Environment, FileArg};
@@ -48,6 +49,9 @@ enum What {
         /// What the provider is called
         #[arg(value_name = "PROVIDER")]
         name: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List models with their window, their price, and where the key comes from
     Ls {
@@ -60,6 +64,9 @@ enum What {
         /// provider:model
         #[arg(value_name = "MODEL")]
         model: String,
+        /// Print the model as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Ask a model for a short answer
     Test {
@@ -98,14 +105,17 @@ struct Add {
     /// Write the config file without testing
     #[arg(long)]
     no_test: bool,
+    /// Print the test's answer as JSON; without a test, what was written
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(), Failure> {
     match args.what {
         What::Add(add) => add_provider(add, root),
-        What::Rm { name } => remove_provider(&name),
+        What::Rm { name, json } => remove_provider(&name, json),
         What::Ls { json } => list(&root()?, json),
-        What::Use { model } => use_model(&root()?, &model),
+        What::Use { model, json } => use_model(&root()?, &model, json),
         What::Test { model, json } => test(&root()?, model, json),
     }
 }
@@ -142,12 +152,14 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn use_model(root: &Root, model: &str) -> Result<(), Failure> {
+fn use_model(root: &Root, model: &str, json: bool) -> Result<(), Failure> {
     hand_over(root)?;
     let unknown = || {
-        Failure::new(Code::Enoent, format!("no model {}", output::one_line(model))).hint(
-            "`ctx model ls` lists those that are there; `ctx model test PROVIDER:MODEL` brings in another",
-        )
+        let known =
+            Api::new(root).get::<List<ModelNamed>>("/models").map_or_else(|_| Vec::new(), |list| list.items);
+        Failure::new(Code::Enoent, format!("no model {}", output::one_line(model)))
+            .did_you_mean(model, known.iter().map(|known| &known.name))
+            .hint("`ctx model ls` lists the models; `ctx model test PROVIDER:MODEL` brings in another")
     };
     let (provider, id) = model.split_once([':', '/']).ok_or_else(unknown)?;
     let name = |text: &str| Name::new(text).map_err(|_| unknown());
@@ -156,6 +168,10 @@ fn use_model(root: &Root, model: &str) -> Result<(), Failure> {
         return Err(unknown());
     }
     adopt::link_main(&root.path, &id).map_err(|error| Failure::io("model/main", error))?;
+    if json {
+        let models: List<ModelNamed> = Api::new(root).get("/models")?;
+        return output::json_lines(models.items.iter().filter(|model| model.is_main));
+    }
     output::say(format_args!("main is {}:{} now", id.provider, id.model));
     Ok(())
 }
@@ -229,22 +245,23 @@ fn add_provider(mut add: Add, root: impl FnOnce() -> Result<Root, Failure>) -> R
     }
     write_section(&path, &section(&name, &add))?;
     output::say(format_args!("wrote [models.{name}] to {}", path.display()));
+    let written = || if add.json { output::json(&json!({ "provider": name, "file": path })) } else { Ok(()) };
     if add.no_test {
-        return Ok(());
+        return written();
     }
     let root = root()?;
     let handed = hand_over(&root)?;
     let shown = handed.providers.into_iter().find(|provider| provider.name == name);
     match shown.and_then(|provider| provider.default) {
-        Some(default) => test(&root, format!("{name}:{default}"), false),
+        Some(default) => test(&root, format!("{name}:{default}"), add.json),
         None => {
             output::say(format_args!("no model is named yet; try one with `ctx model test {name}:MODEL`"));
-            Ok(())
+            written()
         }
     }
 }
 
-fn remove_provider(name: &str) -> Result<(), Failure> {
+fn remove_provider(name: &str, json: bool) -> Result<(), Failure> {
     let path = own_config()?;
     let failed = |error| Failure::io(path.display(), error);
     let text = std::fs::read_to_string(&path).or_else(|error| match error.kind() {
@@ -259,6 +276,9 @@ fn remove_provider(name: &str) -> Result<(), Failure> {
     if let Some(dir) = path.parent() {
         // One that is elsewhere is the user's own.
         let _ = std::fs::remove_file(dir.join("keys").join(name));
+    }
+    if json {
+        return output::json(&json!({ "provider": name, "file": path }));
     }
     output::say(format_args!("removed [models.{name}] from {}", path.display()));
     Ok(())

@@ -48,6 +48,9 @@ enum What {
         /// Name of the project [default: the directory's name]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Register a directory; a file with errors is reported and can be fixed later
     Add {
@@ -70,6 +73,9 @@ enum What {
         /// The project's directory
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
+        /// Print one JSON object per error
+        #[arg(long)]
+        json: bool,
     },
     /// Agree to what a project file grants: its allow rules, the programs that it names, its cages
     ///
@@ -94,6 +100,9 @@ enum What {
         /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
+        /// Print the removed project as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Print the JSON schema of project files
     Schema,
@@ -101,8 +110,8 @@ enum What {
 
 pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(), Failure> {
     match args.what {
-        What::Init { directory, name } => init::run(&directory, name.as_deref()),
-        What::Check { directory } => check::run(&directory, root().ok()),
+        What::Init { directory, name, json } => init::run(&directory, name.as_deref(), json),
+        What::Check { directory, json } => check::run(&directory, root().ok(), json),
         What::Schema => {
             write!(std::io::stdout(), "{}", ctx_agent::project::SCHEMA)?;
             Ok(())
@@ -110,7 +119,7 @@ pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(
         What::Add { directory, json } => add(&autostart::with_daemon(root()?)?, &directory, json),
         What::Ls { json } => list(&autostart::with_daemon(root()?)?, json),
         What::Trust { project, yes, json } => trust(&autostart::with_daemon(root()?)?, &project, yes, json),
-        What::Rm { name, yes } => remove(&autostart::with_daemon(root()?)?, &name, yes),
+        What::Rm { name, yes, json } => remove(&autostart::with_daemon(root()?)?, &name, yes, json),
     }
 }
 
@@ -168,7 +177,7 @@ fn trust(root: &Root, word: &str, yes: bool, json: bool) -> Result<(), Failure> 
     let api = Api::new(root);
     let is_name = ctx_session::Name::new(word).is_ok() && !Path::new(word).is_dir();
     let project: Project = if is_name {
-        api.get(&format!("/projects/{word}"))?
+        named(&api, word)?
     } else {
         let dir = Some(crate::here::dir(Some(Path::new(word)))?);
         api.post_with("/projects", &NewProject { dir, ..NewProject::default() })?
@@ -250,23 +259,36 @@ fn all(api: &Api<'_>) -> Result<Vec<Project>, Failure> {
     }
 }
 
-fn remove(root: &Root, name: &str, yes: bool) -> Result<(), Failure> {
+/// The project of this name.
+fn named(api: &Api<'_>, name: &str) -> Result<Project, Failure> {
+    api.get(&format!("/projects/{name}")).map_err(|failure: Failure| match &failure {
+        Failure::Said { code: Code::Enoent, .. } => failure
+            .did_you_mean(name, all(api).unwrap_or_default().iter().map(|project| project.id.as_str()))
+            .hint("`ctx project ls` lists the projects"),
+        _ => failure,
+    })
+}
+
+fn remove(root: &Root, name: &str, yes: bool, json: bool) -> Result<(), Failure> {
     let name = ctx_session::Name::new(name)
         .map_err(|rule| Failure::new(Code::Einval, format!("`{name}` is not a project's name: {rule}")))?;
     let api = Api::new(root);
+    let project = named(&api, name.as_str())?;
     if !yes {
         if !std::io::stdin().is_terminal() {
             return Err(
                 Failure::new(Code::Einval, "removing a project needs confirmation").hint("pass --yes")
             );
         }
-        let project: Project = api.get(&format!("/projects/{name}"))?;
         if !confirmed(&project)? {
             output::say("nothing was changed");
             return Err(Failure::Told { exit: 1 });
         }
     }
     api.delete(&format!("/projects/{name}"))?;
+    if json {
+        return output::json(&project);
+    }
     output::say(format_args!("removed {name}; its directory and its sessions are kept"));
     Ok(())
 }

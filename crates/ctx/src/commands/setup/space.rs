@@ -57,6 +57,9 @@ enum What {
     Rm {
         #[arg(value_name = "NAME")]
         name: String,
+        /// Print the removed space as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -75,10 +78,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             Ok(())
         }
         What::Ls { json } => list(api.get("/spaces")?, json),
-        What::Rm { name } => {
+        What::Rm { name, json } => {
             let name =
                 Name::new(&name).map_err(|rule| Failure::new(Code::Einval, format!("{name}: {rule}")))?;
-            api.delete(&format!("/spaces/{name}"))
+            let before: Option<List<Space>> = if json { Some(api.get("/spaces")?) } else { None };
+            api.delete(&format!("/spaces/{name}"))?;
+            output::json_lines(
+                before.iter().flat_map(|list| &list.items).filter(|space| space.name == *name.as_str()),
+            )
         }
     }
 }

@@ -61,6 +61,9 @@ enum What {
     Revoke {
         #[arg(value_name = "ID")]
         id: String,
+        /// Print the revoked token as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -78,13 +81,16 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             out.flush()?;
         }
         What::List { json } => list(api.get("/tokens")?, json)?,
-        What::Revoke { id } => {
+        What::Revoke { id, json } => {
             // Only an id goes into a path: whatever else was typed is not sent anywhere.
             let id: ctx_session::Ulid = id.parse().map_err(|_| {
                 Failure::new(ctx_session::Code::Einval, "this is not the id of a token")
                     .hint("`ctx token list` shows the ids; do not pass the token itself")
             })?;
+            let before: Option<List<Token>> = if json { Some(api.get("/tokens")?) } else { None };
             api.delete(&format!("/tokens/{id}"))?;
+            let id = id.to_string();
+            output::json_lines(before.iter().flat_map(|list| &list.items).filter(|token| token.id == id))?;
         }
     }
     Ok(())

@@ -79,6 +79,9 @@ enum Sub {
         /// Then press a key: Enter, Tab, Escape, Up, PageUp, F1, C-c (Ctrl), M-x (Alt), S-Tab (Shift), or a character; may be repeated
         #[arg(long = "key", value_name = "KEY")]
         keys: Vec<String>,
+        /// Print the terminal as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Print a terminal's screen as text; its last one if it has ended
     Screen {
@@ -100,6 +103,9 @@ enum Sub {
         /// Its name, its id, or a unique beginning or end of the id
         #[arg(value_name = "ID")]
         id: String,
+        /// Print the closed terminal as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -138,11 +144,12 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         Sub::Ls(args) => ls::run(root, &api, &args),
         Sub::Attach { id } => join(&api, &id, As::Writer),
         Sub::Watch { id } => join(&api, &id, As::Watcher),
-        Sub::Send { id, text, enter, keys } => {
+        Sub::Send { id, text, enter, keys, json } => {
             let enter = enter.then(|| "Enter".to_owned());
             let input = TerminalInput { text, keys: enter.into_iter().chain(keys).collect() };
-            let path = format!("/terminals/{}/input", find(&api, &id)?.id);
-            api.post_only(&path, &input)
+            let terminal = find(&api, &id)?;
+            api.post_only(&format!("/terminals/{}/input", terminal.id), &input)?;
+            if json { output::json(&terminal) } else { Ok(()) }
         }
         Sub::Screen { id, json } => {
             let screen: TerminalScreen = api.get(&format!("/terminals/{}/screen", find(&api, &id)?.id))?;
@@ -153,7 +160,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         }
         Sub::Replay(args) => past::replay(&find(&api, &args.id)?, &args),
         Sub::Export(args) => past::export(&find(&api, &args.id)?, &args),
-        Sub::Close { id } => api.delete(&format!("/terminals/{}", find(&api, &id)?.id)),
+        Sub::Close { id, json } => {
+            let id = find(&api, &id)?.id.to_string();
+            api.delete(&format!("/terminals/{id}"))?;
+            if json { output::json(&find(&api, &id)?) } else { Ok(()) }
+        }
     }
 }
 

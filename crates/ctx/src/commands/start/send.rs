@@ -167,7 +167,7 @@ fn warn_of_other_directory(root: &Root, agent: &Name, session: Option<&str>) {
         let label = if session.contains('/') { session } else { format!("{agent}/{session}") };
         Some(root.reader().ok()?.resolve(sessions::own_uid(), &label).is_err())
     };
-    if is_new() == Some(true) {
+    if is_agent(root, agent.as_str()) && is_new() == Some(true) {
         output::say(format_args!(
             "{agent} works in the directory of its own project, not in this one; `--dir .` begins a session here"
         ));

@@ -54,6 +54,9 @@ enum What {
         /// Its prompt
         #[arg(long, value_name = "TEXT")]
         prompt: Option<String>,
+        /// Print the agent as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Change a control file in your editor
     Edit {
@@ -62,6 +65,9 @@ enum What {
         /// The file
         #[arg(value_name = "FILE", default_value = "prompt")]
         file: String,
+        /// Print the agent as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Remove an agent; its sessions stay
     Rm {
@@ -70,6 +76,9 @@ enum What {
         /// Do not ask
         #[arg(short, long)]
         yes: bool,
+        /// Print the removed agent as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List the agents
     #[command(alias = "list")]
@@ -82,19 +91,36 @@ enum What {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     match args.what {
-        What::New { name, from, model, prompt } => {
+        What::New { name, from, model, prompt, json } => {
             let (name, from) = (super::agent_name(&name)?, super::agent_name(&from)?);
-            new(root, &name, &from, [("model", model), ("prompt", prompt)])
+            super::must_be_agent(root, &from)?;
+            new(root, &name, &from, [("model", model), ("prompt", prompt)])?;
+            if json {
+                return output::json(&look(root, &name));
+            }
+            output::say(format_args!(
+                "{} is there; `ctx chat {name}` talks with it",
+                root.path.join("agent").join(name.as_str()).display()
+            ));
+            Ok(())
         }
-        What::Edit { name, file } => edit(root, &super::agent_name(&name)?, &file),
-        What::Rm { name, yes } => {
+        What::Edit { name, file, json } => {
             let name = super::agent_name(&name)?;
+            super::must_be_agent(root, &name)?;
+            edit(root, &name, &file)?;
+            if json { output::json(&look(root, &name)) } else { Ok(()) }
+        }
+        What::Rm { name, yes, json } => {
+            let name = super::agent_name(&name)?;
+            super::must_be_agent(root, &name)?;
             if !yes {
                 confirm::ask("removing an agent", || {
                     Ok(format!("remove the agent {name}? Its sessions stay"))
                 })?;
             }
-            change::remove_agent(&root.path, &name).map_err(super::refused)
+            let before = look(root, &name);
+            change::remove_agent(&root.path, &name).map_err(super::refused)?;
+            if json { output::json(&before) } else { Ok(()) }
         }
         What::Ls { json } => list(root, json),
     }
@@ -121,10 +147,6 @@ fn new(root: &Root, name: &Name, from: &Name, given: [(&str, Option<String>); 2]
     while root.is_up() && !socket.exists() && std::time::Instant::now() < until {
         std::thread::sleep(LOOK_AGAIN);
     }
-    output::say(format_args!(
-        "{} is there; `ctx chat {name}` talks with it",
-        root.path.join("agent").join(name.as_str()).display()
-    ));
     Ok(())
 }
 

@@ -34,7 +34,7 @@ pub fn run(args: &Args, root: &Root) -> Result<(), Failure> {
         Some(found) => found.path,
         None => {
             let (object, file) =
-                args.object.rsplit_once('/').ok_or_else(|| super::no_object(&args.object))?;
+                args.object.rsplit_once('/').ok_or_else(|| super::no_object(root, &args.object))?;
             Name::new(file).map_err(|rule| Failure::new(Code::Einval, format!("`{file}`: {rule}")))?;
             super::must_find(root, object)?.control_dir(root).join(file)
         }

@@ -10,9 +10,12 @@ pub mod which;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use ctx_agent::describe::agents;
+use ctx_agent::model::Models;
 use ctx_agent::object::Thing;
+use ctx_agent::tool::Tools;
 use ctx_session::subagent::DISPATCH;
-use ctx_session::{Code, Name, Refusal};
+use ctx_session::{Code, Limits, Name, Refusal};
 
 use crate::failure::Failure;
 use crate::root::Root;
@@ -70,17 +73,36 @@ fn find(root: &Root, name: &str) -> Result<Option<Found>, Failure> {
 
 /// The same where there has to be one.
 fn must_find(root: &Root, name: &str) -> Result<Found, Failure> {
-    find(root, name)?.ok_or_else(|| no_object(name))
+    find(root, name)?.ok_or_else(|| no_object(root, name))
 }
 
-fn no_object(name: &str) -> Failure {
+fn no_object(root: &Root, name: &str) -> Failure {
     if name == DISPATCH {
         let message =
             format!("the tool `{name}` is made of a project's subagents, so it is no object of the tree");
         return Failure::new(Code::Enoent, message).hint("an agent calls it; `ctx send` talks with one");
     }
-    Failure::new(Code::Enoent, format!("there is no object `{name}`"))
-        .hint("`ctx agent ls`, `ctx model ls` and `ctx tool ls` show what there is; CTX_PATH says where they are looked for")
+    Failure::new(Code::Enoent, format!("there is no object `{name}`")).did_you_mean(name, known(root)).hint("`ctx agent ls`, `ctx model ls` and `ctx tool ls` show what there is; CTX_PATH says where they are looked for")
+}
+
+/// The names of the agents, models and tools of the root. What cannot be read is left out.
+fn known(root: &Root) -> impl Iterator<Item = String> {
+    let agents = agents(&root.path).unwrap_or_default();
+    let models = Models::new(&root.path, Limits::default().into()).list().unwrap_or_default();
+    let tools = Tools::all().specs().into_iter().map(|tool| tool.name);
+    let named = agents.into_iter().map(|agent| agent.to_string());
+    named.chain(models.into_iter().map(|model| model.to_string())).chain(tools)
+}
+
+/// An agent that has to be there.
+fn must_be_agent(root: &Root, name: &Name) -> Result<(), Failure> {
+    let agents = agents(&root.path).map_err(|error| Failure::io(root.path.display(), error))?;
+    if agents.contains(name) {
+        return Ok(());
+    }
+    Err(Failure::new(Code::Enoent, format!("no agent {name}"))
+        .did_you_mean(name.as_str(), agents.iter().map(Name::as_str))
+        .hint("`ctx agent ls` lists the agents"))
 }
 
 /// A refusal of the tree's own files.

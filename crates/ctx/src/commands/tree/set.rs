@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ctx_agent::model::Models;
 use ctx_agent::object::{Thing, change};
 use ctx_session::{Code, Limits};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output;
@@ -33,6 +34,9 @@ pub struct Args {
     /// Its text; - reads it from stdin
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     value: String,
+    /// Print what was set as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -61,6 +65,10 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         if let Err(error) = models.resolve(text.trim()) {
             output::say(format_args!("warning: {}", output::plain(&error.to_string())));
         }
+    }
+    if args.json {
+        let set = json!({ "name": args.object, "key": args.key, "value": text.trim_end_matches('\n') });
+        return output::json(&set);
     }
     Ok(())
 }

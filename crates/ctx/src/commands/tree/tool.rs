@@ -59,6 +59,9 @@ enum What {
         /// The JSON schema of its arguments
         #[arg(long, value_name = "FILE")]
         schema: Option<PathBuf>,
+        /// Print the tool as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List the tools that agents can have
     #[command(alias = "list")]
@@ -71,13 +74,19 @@ enum What {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     match args.what {
-        What::New { name, from, description, schema } => {
+        What::New { name, from, description, schema, json } => {
             let name = super::agent_name(&name)?;
             let read =
                 |path: PathBuf| std::fs::read(&path).map_err(|error| Failure::io(path.display(), error));
             let program = from.map(read).transpose()?.unwrap_or_else(|| TEMPLATE.into());
             let schema = schema.map(read).transpose()?;
-            new(root, &name, &program, description, schema)
+            let path = new(root, &name, &program, description, schema)?;
+            if json {
+                return output::json_lines(own(root).filter(|tool| tool.name == name.as_str()));
+            }
+            let mut out = output::stdout();
+            writeln!(out, "{}", path.display())?;
+            Ok(out.flush()?)
         }
         What::Ls { json } => list(root, json),
     }
@@ -89,7 +98,7 @@ fn new(
     program: &[u8],
     description: Option<String>,
     schema: Option<Vec<u8>>,
-) -> Result<(), Failure> {
+) -> Result<PathBuf, Failure> {
     if Tools::all().get(name.as_str()).is_ok() {
         return Err(Failure::new(Code::Eexist, format!("{name} is a tool of ctx; choose another name")));
     }
@@ -120,10 +129,7 @@ fn new(
     std::fs::write(&aside, program).map_err(failed)?;
     std::fs::set_permissions(&aside, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
     std::fs::rename(&aside, &path).map_err(failed)?;
-    let mut out = output::stdout();
-    writeln!(out, "{}", path.display())?;
-    out.flush()?;
-    Ok(())
+    Ok(path)
 }
 
 /// A tool of the list.
@@ -140,6 +146,17 @@ struct Listed {
     problem: Option<String>,
 }
 
+/// The user's own tools.
+fn own(root: &Root) -> impl Iterator<Item = Listed> {
+    find(&root.path, sessions::own_uid(), &Rights::own()).into_iter().map(|tool| Listed {
+        name: tool.name(),
+        from: "own",
+        can_be_run: true,
+        description: tool.spec().description,
+        problem: tool.schema().as_ref().err().cloned(),
+    })
+}
+
 fn list(root: &Root, json: bool) -> Result<(), Failure> {
     let shipped = Tools::all().specs().into_iter().map(|spec| Listed {
         can_be_run: can_be_run(&spec.name),
@@ -148,14 +165,7 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
         description: spec.description,
         problem: None,
     });
-    let own = find(&root.path, sessions::own_uid(), &Rights::own()).into_iter().map(|tool| Listed {
-        name: tool.name(),
-        from: "own",
-        can_be_run: true,
-        description: tool.spec().description,
-        problem: tool.schema().as_ref().err().cloned(),
-    });
-    let listed: Vec<Listed> = shipped.chain(own).collect();
+    let listed: Vec<Listed> = shipped.chain(own(root)).collect();
     if json {
         return output::json_lines(&listed);
     }

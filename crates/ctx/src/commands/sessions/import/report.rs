@@ -129,8 +129,11 @@ impl Totals {
 }
 
 /// Takes the last import back.
-pub fn undo(api: &Api<'_>) -> Result<(), Failure> {
+pub fn undo(api: &Api<'_>, as_json: bool) -> Result<(), Failure> {
     let undone: ImportUndone = api.post("/imports/undo")?;
+    if as_json {
+        return output::json(&undone);
+    }
     if undone.import_id.is_none() {
         output::say("nothing was imported");
         return Ok(());

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use ctx_agent::model::Models;
 use ctx_agent::project::{At, PROJECT_FILE, Trust, in_order, read_project};
+use ctx_api::http::ProjectError;
 use ctx_session::project::Problem;
 use ctx_session::{Code, Limits};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -18,7 +20,7 @@ use crate::words;
 /// Characters of a line that are shown; what is wrong is among them.
 const EXCERPT_CHARS: usize = 100;
 
-pub fn run(directory: &Path, root: Option<Root>) -> Result<(), Failure> {
+pub fn run(directory: &Path, root: Option<Root>, json: bool) -> Result<(), Failure> {
     let whole = super::whole(directory)?;
     let limits = Arc::new(Limits::default());
     let looked = read_project(&whole, Trust::Anyone, limits.control_file_bytes, words::now());
@@ -44,28 +46,48 @@ pub fn run(directory: &Path, root: Option<Root>) -> Result<(), Failure> {
             let spec = &found.snapshot.spec;
             let file = directory.join(PROJECT_FILE);
             let (project, primary) = (&spec.project, &spec.primary);
-            writeln!(
-                out,
-                "valid: project {project}, agent {}, model {} ({})",
-                primary.name,
-                primary.model,
-                file.display()
-            )?;
-            out.flush()?;
+            if json {
+                let (agent, model) = (&primary.name, &primary.model);
+                output::json(&json!({ "project": project, "agent": agent, "model": model, "file": file }))?;
+            } else {
+                writeln!(
+                    out,
+                    "valid: project {project}, agent {}, model {} ({})",
+                    primary.name,
+                    primary.model,
+                    file.display()
+                )?;
+                out.flush()?;
+            }
             if models.is_none() {
                 output::say("no ctx root found: the model is checked when the project is added");
             }
             Ok(())
         }
         Err(problems) => {
-            tell(directory, &problems, Paint::for_stdout(), &mut out)?;
-            out.flush()?;
+            if json {
+                output::json_lines(problems.iter().map(as_of_api))?;
+            } else {
+                tell(directory, &problems, Paint::for_stdout(), &mut out)?;
+                out.flush()?;
+            }
             let message = match problems.len() {
                 1 => "one problem".to_owned(),
                 many => format!("{many} problems"),
             };
             Err(Failure::new(Code::Ebadmsg, message))
         }
+    }
+}
+
+/// A problem as the API has it in a project.
+fn as_of_api(problem: &Problem) -> ProjectError {
+    ProjectError {
+        code: Code::Ebadmsg.to_string(),
+        file: problem.file.clone(),
+        line: problem.line,
+        column: problem.column,
+        message: problem.message.clone(),
     }
 }
 

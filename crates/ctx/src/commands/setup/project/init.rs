@@ -10,7 +10,7 @@ use ctx_session::{Code, Name};
 use crate::failure::Failure;
 use crate::output;
 
-pub fn run(directory: &Path, name: Option<&str>) -> Result<(), Failure> {
+pub fn run(directory: &Path, name: Option<&str>, json: bool) -> Result<(), Failure> {
     if !directory.is_dir() {
         let message = format!("no directory {}", directory.display());
         return Err(Failure::new(Code::Enoent, message).hint("create it first"));
@@ -34,6 +34,9 @@ pub fn run(directory: &Path, name: Option<&str>) -> Result<(), Failure> {
         written => written.map_err(|error| Failure::io(prompt.display(), error))?,
     }
     write_new(&file, &template::project_file(&name)).map_err(|error| Failure::io(file.display(), error))?;
+    if json {
+        return output::json(&serde_json::json!({ "project": name, "file": file, "prompt": prompt }));
+    }
     writeln!(std::io::stdout(), "{}", file.display())?;
     output::say(format_args!("created project {name}; edit the file, then run `ctx project add`"));
     Ok(())
