@@ -136,7 +136,8 @@ fn with_keys(root: Option<PathBuf>) -> Result<Root, Failure> {
 /// Parses the arguments and runs the command. Bad arguments and `--help` print and exit here.
 pub fn run() -> Result<(), Failure> {
     let parsed = help::grouped(Cli::command()).try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
-    let Cli { root, command } = parsed.unwrap_or_else(|error| help::with_suggestion(error).exit());
+    let Cli { root, command } =
+        parsed.unwrap_or_else(|error| help::with_suggestion(Cli::command(), error).exit());
     match command {
         Command::Serve(args) => commands::start::serve::run(args, Root::of_daemon(root)?),
         Command::Stop(args) => commands::start::stop::run(args, &Root::of_client(root)?),

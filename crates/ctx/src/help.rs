@@ -6,11 +6,9 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 
+use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
-use clap::{Command, CommandFactory};
-
-use crate::cli::Cli;
 
 /// Each group with its commands, in the order in which the overview lists them. A test compares it with the real
 /// subcommands.
@@ -80,13 +78,13 @@ fn template(cli: &Command) -> StyledStr {
 
 /// clap suggests the nearest command after `ctx chta`, but not after `ctx help chta`: there the first error takes the
 /// place of the second.
-pub fn with_suggestion(error: clap::Error) -> clap::Error {
+pub fn with_suggestion(cli: Command, error: clap::Error) -> clap::Error {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     if error.kind() != ErrorKind::InvalidSubcommand || words.get(1).is_none_or(|word| word != "help") {
         return error;
     }
     words.remove(1);
-    match Cli::command().try_get_matches_from(words) {
+    match cli.try_get_matches_from(words) {
         Err(other) if other.kind() == ErrorKind::InvalidSubcommand => other,
         _ => error,
     }
@@ -94,8 +92,10 @@ pub fn with_suggestion(error: clap::Error) -> clap::Error {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
 
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn every_command_is_in_one_group() {

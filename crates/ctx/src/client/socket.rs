@@ -94,11 +94,11 @@ fn no_object(root: &Root, with: &Object) -> Failure {
     let word = with.to_string();
     let agents = || ctx_agent::describe::agents(&root.path).unwrap_or_default();
     match with.agent() {
-        Some(_) => Failure::new(Code::Enoent, format!("no agent {word}"))
+        Some(_) => Failure::new(Code::Enoent, format!("no agent `{word}`"))
             .did_you_mean(&word, agents().iter().map(Name::as_str))
             .hint("`ctx agent ls` lists the agents"),
         None => {
-            Failure::new(Code::Enoent, format!("no model {word}")).hint("`ctx model ls` lists the models")
+            Failure::new(Code::Enoent, format!("no model `{word}`")).hint("`ctx model ls` lists the models")
         }
     }
 }

@@ -67,9 +67,9 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
     let cases: [(&[&str], u8, &str); 9] = [
         (&["help", "chta"], 2, "'chat'"),
         (&["help", "term", "atach"], 2, "'attach'"),
-        (&["send", "-a", "codr", "hello"], 1, "no agent codr; did you mean coder?"),
+        (&["send", "-a", "codr", "hello"], 1, "no agent `codr`; did you mean coder?"),
         (&["latest", "codr"], 1, "did you mean coder?"),
-        (&["agent", "rm", "codr", "--yes"], 1, "no agent codr; did you mean coder?"),
+        (&["agent", "rm", "codr", "--yes"], 1, "no agent `codr`; did you mean coder?"),
         (&["which", "debug/ech"], 1, "did you mean debug/echo?"),
         (&["model", "use", "debug:ech"], 1, "no model debug:ech; did you mean debug:echo?"),
         (&["project", "trust", "defalt"], 1, "no project defalt; did you mean default?"),

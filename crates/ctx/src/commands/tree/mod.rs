@@ -100,7 +100,7 @@ fn must_be_agent(root: &Root, name: &Name) -> Result<(), Failure> {
     if agents.contains(name) {
         return Ok(());
     }
-    Err(Failure::new(Code::Enoent, format!("no agent {name}"))
+    Err(Failure::new(Code::Enoent, format!("no agent `{name}`"))
         .did_you_mean(name.as_str(), agents.iter().map(Name::as_str))
         .hint("`ctx agent ls` lists the agents"))
 }
