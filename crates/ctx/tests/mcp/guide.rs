@@ -1,4 +1,5 @@
-//! `docs/guides/shells.md`: its calls, budgets, policy, settings and commands do what the page says.
+//! `docs/guides/shells.md` and the policy of `redaction-and-fence.md`: calls, budgets, settings and commands do what
+//! the pages say.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,11 +9,17 @@ use testkit::Place;
 use crate::support::{Host, Running, place};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/shells.md");
+const FENCE: &str = include_str!("../../../../docs/guides/redaction-and-fence.md");
 
-/// The block of the page that holds a text.
+/// The block of the guide that holds a text.
 #[track_caller]
 fn block(holding: &str) -> &'static str {
-    let mut blocks = GUIDE.split("```").skip(1).step_by(2);
+    block_of(GUIDE, holding)
+}
+
+#[track_caller]
+fn block_of(page: &'static str, holding: &str) -> &'static str {
+    let mut blocks = page.split("```").skip(1).step_by(2);
     let block = blocks.find(|block| block.contains(holding)).expect("a block of the guide");
     block.split_once('\n').expect("lines").1
 }
@@ -107,7 +114,7 @@ fn every_budget_of_the_guide_keeps_what_it_says() {
 #[test]
 fn the_policy_of_the_guide_lets_run_what_it_says() {
     let place = place();
-    std::fs::write(place.path("policy"), block("allow git")).unwrap();
+    std::fs::write(place.path("policy"), block_of(FENCE, "allow git")).unwrap();
     let policy = place.path("policy");
     let mut host = Host::with(&mut place.command(&["mcp", "--policy", policy.to_str().unwrap()]));
     let shell = host.create();
