@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
@@ -40,7 +41,9 @@ pub struct Cli {
     command: Command,
 }
 
+/// The arguments of a command are described when it is called: to describe those of all takes a millisecond.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     Serve(commands::start::serve::Args),
     Stop(commands::start::stop::Args),
@@ -135,9 +138,14 @@ fn with_keys(root: Option<PathBuf>) -> Result<Root, Failure> {
 
 /// Parses the arguments and runs the command. Bad arguments and `--help` print and exit here.
 pub fn run() -> Result<(), Failure> {
-    let parsed = help::grouped(Cli::command()).try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
-    let Cli { root, command } =
-        parsed.unwrap_or_else(|error| help::with_suggestion(Cli::command(), error).exit());
+    let matches = Cli::command().try_get_matches().or_else(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            help::grouped(Cli::command()).try_get_matches()
+        }
+        _ => Err(help::with_suggestion(Cli::command(), error)),
+    });
+    let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let Cli { root, command } = parsed.unwrap_or_else(|error| error.exit());
     match command {
         Command::Serve(args) => commands::start::serve::run(args, Root::of_daemon(root)?),
         Command::Stop(args) => commands::start::stop::run(args, &Root::of_client(root)?),

@@ -53,10 +53,10 @@ fn a_program_is_told_which_messages_count() {
 
 #[test]
 fn paused_sessions_are_found_by_their_state() {
-    let daemon = daemon();
+    let mut daemon = daemon();
     start_slow(&daemon, "one");
     daemon.ctx(&["send", "--session", "two", "hello"]).ok();
-    daemon.ctx(&["pause", "coder/one"]).ok();
+    daemon.ctx(&["pause", "coder/one", "--reason", "lunch"]).ok();
     // The index follows the files within 200 ms.
     let listed = until("the index to list what is paused", || {
         let listed = json_lines(&daemon.ctx(&["ls", "--state", "paused", "--json"]).ok());
@@ -66,4 +66,7 @@ fn paused_sessions_are_found_by_their_state() {
     assert_eq!(names, ["coder/one"]);
     let log = daemon.ctx(&["log", "coder/one"]).ok();
     assert!(log.contains("checkpoint") && log.contains("running → paused"), "{log}");
+    assert!(daemon.ctx(&["ls"]).ok().contains("paused: lunch"));
+    assert_eq!(daemon.stop(), 0);
+    assert!(daemon.ctx(&["ls"]).ok().contains("paused: lunch"), "also without a daemon");
 }

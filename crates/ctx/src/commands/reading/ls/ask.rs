@@ -1,11 +1,13 @@
-//! What only the daemon knows of the sessions in a list: which keep a project file that has changed since, which are
-//! failing, which wait for an approval, and why they are paused. Nobody waits for it in vain.
+//! What the files of the sessions in a list do not say: which keep a project file that has changed since, which are
+//! failing, which wait for an approval, and why they are paused. The daemon knows; without it, the logs say the last.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
 
 use ctx_api::http::{Checkpoint, List, Session};
+use ctx_journal::{Journal, LogPath};
 use ctx_session::project::DEFAULT_PROJECT;
-use ctx_session::record::Usage;
+use ctx_session::record::{Body, CheckpointBody, Decoded, Usage};
 use ctx_session::{CheckpointId, Name, SessionId, StateName, Usd};
 
 use super::find::Row;
@@ -17,7 +19,13 @@ use crate::root::Root;
 pub fn mark(root: &Root, rows: &mut [Row]) {
     let described = of(rows, |row| row.meta.project.as_str() != DEFAULT_PROJECT);
     let running = of(rows, |row| matches!(row.meta.state, StateName::Running | StateName::Paused));
-    if (described.is_empty() && running.is_empty()) || !root.is_up() {
+    if described.is_empty() && running.is_empty() {
+        return;
+    }
+    if !root.is_up() {
+        for row in rows.iter_mut().filter(|row| row.meta.state == StateName::Paused) {
+            row.pause_reason = reason_in_log(root, row);
+        }
         return;
     }
     let api = Api::new(root);
@@ -69,6 +77,22 @@ pub fn count(root: &Root, rows: &mut [Row]) {
 /// Why a session is paused. There are few paused ones, so each is asked for.
 fn reason(api: &Api<'_>, id: SessionId, checkpoint: CheckpointId) -> Option<String> {
     api.get::<Checkpoint>(&format!("/sessions/{id}/checkpoints/{checkpoint}")).ok()?.reason
+}
+
+/// The same from the log: the reason of the newest checkpoint, at which a paused session stands. It reads the whole log.
+fn reason_in_log(root: &Root, row: &Row) -> Option<String> {
+    let log = LogPath::new(row.dir.join("events.jsonl").to_str()?).ok()?;
+    let mut reason = None;
+    let read = root.journal().ok()?.read(&log, 0, &mut |entry| {
+        if entry.kind == "checkpoint_created"
+            && let Decoded::Known(Body::Checkpoint(CheckpointBody::Created(made))) =
+                Body::decode(&entry.kind, &entry.text)
+        {
+            reason = made.reason;
+        }
+        ControlFlow::Continue(())
+    });
+    read.ok().and(reason)
 }
 
 /// The projects of the rows that are meant.

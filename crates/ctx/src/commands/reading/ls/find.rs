@@ -42,7 +42,7 @@ pub struct Row {
     pub run_failure: Option<SessionFailure>,
     /// Tool calls that wait for an answer: only the daemon knows.
     pub approvals: usize,
-    /// Why it is paused: only the daemon knows.
+    /// Why it is paused.
     pub pause_reason: Option<String>,
     /// What its model calls have cost.
     pub usage: Usage,
