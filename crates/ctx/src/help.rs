@@ -72,7 +72,8 @@ fn template(cli: &Command) -> StyledStr {
                 command.build();
                 command
             });
-            let about = built.as_ref().and_then(Command::get_about).map(ToString::to_string).unwrap_or_default();
+            let about =
+                built.as_ref().and_then(Command::get_about).map(ToString::to_string).unwrap_or_default();
             let _ = writeln!(text, "  {name}{command:<width$}{name:#}  {about}");
         }
     }
