@@ -14,6 +14,7 @@ const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 /// Characters of a ULID.
 pub const ULID_LEN: usize = 26;
 const RANDOM_BITS: u32 = 80;
+const DIGITS_IN_U64: usize = 12;
 
 /// A 128-bit id whose text form sorts by time of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,10 +24,14 @@ impl Ulid {
     /// Its text, without an allocation: ids are most of what lists and records consist of.
     fn text(self, text: &mut [u8; ULID_LEN]) -> &str {
         let mut rest = self.0;
-        for slot in text.iter_mut().rev() {
-            let digit = (rest & 31) as usize;
-            *slot = ALPHABET.get(digit).copied().unwrap_or(b'0');
-            rest >>= 5;
+        // Twelve digits are 60 bits: shifts of 128 bits for each would take most of the time.
+        for part in text.rchunks_mut(DIGITS_IN_U64) {
+            let mut digits = rest as u64;
+            for slot in part.iter_mut().rev() {
+                *slot = ALPHABET.get((digits & 31) as usize).copied().unwrap_or(b'0');
+                digits >>= 5;
+            }
+            rest >>= 5 * DIGITS_IN_U64;
         }
         std::str::from_utf8(text).unwrap_or_default()
     }

@@ -32,7 +32,7 @@ const BANNED: &[Banned] = &[
     Banned {
         text: concat!("println", "!("),
         instead: "tracing, or write to the output you were handed",
-        but: &["/benches/", "/examples/", "bench/"],
+        but: &["/benches/", "/examples/", "bench/", "build.rs"],
         tests_may: true,
     },
     Banned {

@@ -215,7 +215,7 @@ impl RunningCage {
         if state.ended.is_some() || state.killed_at.is_some() {
             return state.limit.is_some();
         }
-        state.limit = self.shared.limit_reached();
+        state.limit = state.limit.or_else(|| self.shared.limit_reached());
         let is_at = state.limit.is_some();
         drop(state);
         if is_at {
@@ -357,6 +357,8 @@ impl Launched {
                     None => {}
                 }
                 if limit.is_some() {
+                    // Before the end: a command that the limit has killed may come back before all others are gone.
+                    self.shared.lock().limit = limit;
                     self.shared.kill();
                 }
             }

@@ -109,6 +109,10 @@ fn the_wall_time_ends_a_cage_and_is_named() {
         let (ended, said) = run_with(&cage, &Means::detect(), "trap '' TERM INT; while :; do :; done");
         assert_eq!((ended.limit, ended.code), (Some(Limit::Walltime), 137), "{said}");
     });
+    // Who asks hears of it, though the thread of the cage was the first to see it.
+    let running = start(&cage, &Means::detect(), "sleep 60");
+    assert_eq!(running.wait().limit, Some(Limit::Walltime));
+    assert!(running.kill_at_limit());
 }
 
 /// The processor time of all processes with this text in their command line, in ticks.
