@@ -22,6 +22,11 @@ pub fn row(work: &str, ours: &str, beside: &str, ratio: &str, target: &str) {
     println!("| {work} | {ours} | {beside} | {ratio} | {target} |");
 }
 
+/// What a target says, and whether it is missed.
+pub fn target(text: &str, holds: bool) -> String {
+    if holds { text.to_owned() } else { format!("{text}, missed") }
+}
+
 /// The p-th percentile, 0 to 100.
 pub fn percentile(values: &mut [Duration], p: usize) -> Duration {
     values.sort();

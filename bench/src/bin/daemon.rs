@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ctx_bench::{Daemon, ctx, millis, percentile, row};
+use ctx_bench::{Daemon, ctx, millis, percentile, row, target};
 
 const MESSAGES: usize = 400;
 const SESSIONS: usize = 10_000;
@@ -45,7 +45,7 @@ fn first_delta() {
         &millis(ours),
         &format!("{}, the append alone", millis(append)),
         &format!("{} on top", millis(on_top)),
-        "< 3 ms on top",
+        &target("< 3 ms on top", on_top < Duration::from_millis(3)),
     );
 }
 
@@ -54,12 +54,13 @@ fn memory_and_start(root: &Path) {
     let daemon = Daemon::on(root, &[]);
     let empty = empty.elapsed();
     std::thread::sleep(Duration::from_millis(300));
+    let idle = daemon.memory_kb() as f64 / 1024.0;
     row(
         "memory, idle daemon",
-        &format!("{:.1} MB", daemon.memory_kb() as f64 / 1024.0),
+        &format!("{idle:.1} MB"),
         "opencode serve: 415 MB",
         "",
-        "< 30 MB",
+        &target("< 30 MB", idle < 30.0),
     );
     let started = Instant::now();
     let mut client = daemon.client();
@@ -74,19 +75,21 @@ fn memory_and_start(root: &Path) {
     let daemon = Daemon::on(root, &[]);
     let again = again.elapsed();
     std::thread::sleep(Duration::from_millis(500));
+    let with_sessions = daemon.memory_kb() as f64 / 1024.0;
+    let more = again.saturating_sub(empty);
     row(
         "memory, 10,000 idle sessions",
-        &format!("{:.1} MB", daemon.memory_kb() as f64 / 1024.0),
+        &format!("{with_sessions:.1} MB"),
         "opencode serve: 656 MB",
         "",
-        "< 60 MB",
+        &target("< 60 MB", with_sessions < 60.0),
     );
     row(
         "start with 10,000 sessions",
         &millis(again),
         &format!("{}, start with none", millis(empty)),
-        &format!("{} more", millis(again.saturating_sub(empty))),
-        "< 1 s more",
+        &format!("{} more", millis(more)),
+        &target("< 1 s more", more < Duration::from_secs(1)),
     );
     row(
         "10,000 sessions, a run each, one after the other",
@@ -117,7 +120,7 @@ fn whole_commands(root: &Path) {
             &millis(ours),
             &format!("{}, /bin/true", millis(beside)),
             &format!("{:.1}", ours.as_secs_f64() / beside.as_secs_f64()),
-            "< 15 ms",
+            &target("< 15 ms", ours < Duration::from_millis(15)),
         );
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ctx_bench::row;
+use ctx_bench::{row, target};
 use ctx_cage::rights::Rights;
 use ctx_snapshot::workspace::Ask;
 use ctx_snapshot::{Limits, Reason, Snapshots, Workspace};
@@ -40,11 +40,6 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 
 fn shown(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
-}
-
-/// What a target says, and whether it is missed.
-fn target(text: &str, holds: bool) -> String {
-    if holds { text.to_owned() } else { format!("{text}, missed") }
 }
 
 fn many(work: &Path, store: &Path, files: usize) -> Result<(), Box<dyn std::error::Error>> {

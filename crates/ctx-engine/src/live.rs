@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ctx_session::project::{IssueBody, ProjectBody, ProjectRecord};
 use ctx_session::record::{Caller, MessageBody, RunBody, SessionBody, ToolBody};
@@ -126,7 +126,7 @@ fn project_record_bytes(record: &ProjectRecord) -> usize {
 /// The ring of one session, shared by its driver and its readers.
 #[derive(Debug)]
 pub struct Live {
-    ring: Mutex<Ring>,
+    ring: RwLock<Ring>,
     /// Counts changes, so that a reader that has caught up can sleep.
     changed: watch::Sender<u64>,
 }
@@ -175,17 +175,21 @@ impl Live {
             closed: false,
             lost: false,
         };
-        Arc::new(Live { ring: Mutex::new(ring), changed: watch::Sender::new(0) })
+        Arc::new(Live { ring: RwLock::new(ring), changed: watch::Sender::new(0) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ring> {
+    fn write(&self) -> RwLockWriteGuard<'_, Ring> {
         // A panic cannot leave the ring half changed: every change below is a few plain moves.
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Ring> {
+        self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows records that are durable.
     pub fn publish(&self, records: impl IntoIterator<Item = Record>) {
-        let mut ring = self.lock();
+        let mut ring = self.write();
         for record in records {
             ring.push(Event::Record(Arc::new(record)));
         }
@@ -195,7 +199,7 @@ impl Live {
 
     /// Shows a piece of text; its id counts on from the newest event.
     pub fn delta(&self, run: RunId, caller: Option<Caller>, message: MessageId, kind: DeltaKind, text: &str) {
-        let mut ring = self.lock();
+        let mut ring = self.write();
         let id = EventId { seq: ring.newest.seq, n: ring.newest.n + 1 };
         ring.push(Event::Delta { id, run, caller, message, kind, text: text.into() });
         drop(ring);
@@ -204,7 +208,7 @@ impl Live {
 
     /// Shows a record of an issue, if the session is bound to it.
     pub fn issue(&self, issue: IssueId, project: &Name, record: &ProjectRecord) {
-        let mut ring = self.lock();
+        let mut ring = self.write();
         if ring.bound != Some(issue) {
             return;
         }
@@ -216,13 +220,13 @@ impl Live {
 
     /// Nothing more will come: readers take what is left and go.
     pub fn close(&self) {
-        self.lock().closed = true;
+        self.write().closed = true;
         self.wake();
     }
 
     /// The log failed: readers take what is left and go on with the session's next ring.
     pub fn lose(&self) {
-        self.lock().lost = true;
+        self.write().lost = true;
         self.wake();
     }
 
@@ -242,12 +246,12 @@ impl Live {
 
     /// The newest event so far.
     pub fn newest(&self) -> EventId {
-        self.lock().newest
+        self.read().newest
     }
 
     /// Where the message that is being written begins; the newest event if none is, or its beginning was dropped.
     pub fn before_writing(&self) -> EventId {
-        let ring = self.lock();
+        let ring = self.read();
         let step = ring.events.iter().rev().find_map(|event| match event {
             // What subagents write meanwhile is read whole.
             Event::Record(record) if record.body.caller().is_some() => None,
@@ -264,19 +268,19 @@ impl Live {
 
     /// Up to where events may have been dropped, and the newest so far.
     pub fn span(&self) -> (EventId, EventId) {
-        let ring = self.lock();
+        let ring = self.read();
         (ring.floor, ring.newest)
     }
 
     /// Hands records over from the newest back, as far as the ring reaches: `Continue` has the seq from which on all were
     /// handed over; the log has those before it. A ring that is behind `next_seq` (a commit is about to be published)
-    /// hands nothing over. The ring is locked meanwhile, so `take` should only look and keep.
+    /// hands nothing over. Nothing is published meanwhile, so `take` should only look and keep.
     pub fn back(
         &self,
         next_seq: u64,
         take: &mut dyn FnMut(&Arc<Record>) -> ControlFlow<()>,
     ) -> ControlFlow<(), u64> {
-        let ring = self.lock();
+        let ring = self.read();
         if ring.newest.seq + 1 < next_seq {
             return ControlFlow::Continue(u64::MAX);
         }
@@ -290,7 +294,7 @@ impl Live {
 
     /// Up to `most` events after `cursor`; None: from the very first record.
     pub fn after(&self, cursor: Option<EventId>, most: usize) -> After {
-        let ring = self.lock();
+        let ring = self.read();
         let at = cursor.unwrap_or(EventId { seq: 0, n: 0 });
         if cursor.is_none() || at < ring.floor {
             let from = cursor.map_or(0, |cursor| cursor.seq);

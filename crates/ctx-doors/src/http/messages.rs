@@ -11,7 +11,7 @@ use ctx_engine::{Met, Post};
 use ctx_session::command::RunWishes;
 use ctx_session::conversation::{self, Gap, Part};
 use ctx_session::image::Image;
-use ctx_session::record::{Body, MessageBody, Record, ToolBody};
+use ctx_session::record::{Body, Caller, FinishReason, MessageBody, Record, ToolBody, Usage};
 use ctx_session::{Refusal, RunId, Timestamp, Ulid};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::IntoParams;
@@ -155,7 +155,34 @@ struct Plain<'a> {
     created_at: u64,
     superseded: bool,
     pinned: bool,
-    metadata: Metadata,
+    metadata: PlainMetadata<'a>,
+}
+
+/// What [`Metadata`] has of such a message.
+#[derive(Serialize)]
+struct PlainMetadata<'a> {
+    seq: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<FinishReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'a Caller>,
+}
+
+impl<'a> PlainMetadata<'a> {
+    fn of(record: &'a Record) -> PlainMetadata<'a> {
+        let (client_id, finish_reason, usage) = match &record.body {
+            Body::Message(MessageBody::User(user)) => (user.client_id.as_deref(), None, None),
+            Body::Message(MessageBody::AssistantFinished(done)) => {
+                (None, Some(done.finish_reason), done.usage)
+            }
+            _ => (None, None, None),
+        };
+        PlainMetadata { seq: record.seq, client_id, finish_reason, usage, caller: record.body.caller() }
+    }
 }
 
 impl Serialize for Found {
@@ -164,7 +191,7 @@ impl Serialize for Found {
         if let Said::By(record) = &self.said
             && let Some((id, run_id, role, content)) = conversation::said_text(&record.body)
         {
-            let (created_at, metadata) = (record.time.as_millis(), metadata(record));
+            let (created_at, metadata) = (record.time.as_millis(), PlainMetadata::of(record));
             return Plain { id, run_id, role, content, created_at, superseded, pinned, metadata }
                 .serialize(to);
         }
@@ -400,12 +427,27 @@ mod tests {
 
     #[test]
     fn a_message_is_written_the_same_whether_it_was_copied_or_not() {
-        let text = r#"{"turn_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","message_id":"01ARZ3NDEKTSV4RRFFQ69G5FAW","client_id":"c","text":"say \"it\""}"#;
-        let Decoded::Known(body) = Body::decode("user", text) else { panic!("{text}") };
-        let record = Record { seq: 7, time: Timestamp::from_millis(9), body };
-        let found = Found { said: Said::By(Arc::new(record)), superseded: true, pinned: false };
-        let copied = serde_json::to_value(found.message()).unwrap();
-        assert_eq!(serde_json::to_value(&found).unwrap(), copied);
-        assert_eq!(copied["content"], "say \"it\"");
+        let ids = r#""turn_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","message_id":"01ARZ3NDEKTSV4RRFFQ69G5FAW""#;
+        for (kind, rest) in [
+            ("user", r#""client_id":"c","text":"say \"it\"""#),
+            ("user", r#""text":"say \"it\"""#),
+            (
+                "assistant_finished",
+                r#""text":"say \"it\"","finish_reason":"stop","usage":{"input":1,"output":2}"#,
+            ),
+            (
+                "assistant_finished",
+                r#""text":"say \"it\"","finish_reason":"length","usage":null,
+                   "caller":{"name":"tester","invocation_id":"01ARZ3NDEKTSV4RRFFQ69G5FAX"}"#,
+            ),
+        ] {
+            let text = format!("{{{ids},{rest}}}");
+            let Decoded::Known(body) = Body::decode(kind, &text) else { panic!("{text}") };
+            let record = Record { seq: 7, time: Timestamp::from_millis(9), body };
+            let found = Found { said: Said::By(Arc::new(record)), superseded: true, pinned: false };
+            let copied = serde_json::to_string(&found.message()).unwrap();
+            assert_eq!(serde_json::to_string(&found).unwrap(), copied);
+            assert!(copied.contains(r#""content":"say \"it\"""#), "{copied}");
+        }
     }
 }
