@@ -123,14 +123,15 @@ fn beside(name: &str, root: &Path, sql: &str, ours: impl Fn() -> Outcome<usize>)
     let (mut best, mut best_other) = (f64::MAX, f64::MAX);
     let begun = Instant::now();
     let mut rows = ours()?;
-    let times = if ms(begun) < 20.0 { 100 } else { 2 };
+    let often = |once: f64| if once < 20.0 { 100 } else { 2 };
+    let (times, other_times) = (often(ms(begun)), often(sqlite3(&path, sql, 1)?));
     for _ in 0..3 {
         let begun = Instant::now();
         for _ in 0..times {
             rows = ours()?;
         }
         best = best.min(ms(begun) / f64::from(times));
-        best_other = best_other.min(sqlite3(&path, sql, times)?);
+        best_other = best_other.min(sqlite3(&path, sql, other_times)?);
     }
     say(&format!("{name} ({rows} rows)"), best, "ms");
     say(&format!("{name}, sqlite3"), best_other, "ms");
