@@ -72,18 +72,26 @@ impl Pty {
     /// Waits until the text shows after what was waited for before; what came before it.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) -> String {
+        self.wait_for_one_of(&[text])
+    }
+
+    /// The same for whichever of some texts shows first.
+    #[track_caller]
+    pub fn wait_for_one_of(&mut self, texts: &[&str]) -> String {
         let begun = Instant::now();
         loop {
             let rest = self.shown.get(self.read..).unwrap_or_default();
-            if let Some(at) = rest.find(text) {
+            let found = texts.iter().filter_map(|text| Some((rest.find(text)?, text.len()))).min();
+            if let Some((at, length)) = found {
                 let before = rest.get(..at).unwrap_or_default().to_owned();
-                self.read += at + text.len();
+                self.read += at + length;
                 return before;
             }
             let alive = self.pump();
             assert!(
                 alive && begun.elapsed() < DEADLINE,
-                "`{text}` never showed; the terminal has:\n{}",
+                "`{}` never showed; the terminal has:\n{}",
+                texts.join("` or `"),
                 self.shown
             );
         }
