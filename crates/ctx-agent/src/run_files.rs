@@ -53,18 +53,23 @@ impl Files {
             _ => Touch::Anything,
         };
         let error = off_thread(move || files.before(session.0, touch).err()).await??;
-        Some(Progress::Noticed {
-            reason: "files_not_saved".to_owned(),
-            message: format!(
-                "what this run changes in files cannot be undone, they are not saved first: {error}"
-            ),
-        })
+        Some(not_saved(format!(
+            "what this run changes in files cannot be undone, they are not saved first: {error}"
+        )))
     }
 
-    pub(crate) async fn after(&self, session: SessionId) {
-        let Some(files) = self.0.clone() else { return };
-        off_thread(move || files.after(session.0)).await;
+    /// A run is over. Gives what its operator should know where the files cannot be saved now.
+    pub(crate) async fn after(&self, session: SessionId) -> Option<Progress> {
+        let files = self.0.clone()?;
+        let error = off_thread(move || files.after(session.0).err()).await??;
+        Some(not_saved(format!(
+            "what this run changed in files cannot be undone, they could not be saved after it: {error}"
+        )))
     }
+}
+
+fn not_saved(message: String) -> Progress {
+    Progress::Noticed { reason: "files_not_saved".to_owned(), message }
 }
 
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {

@@ -238,7 +238,12 @@ impl AgentShells {
         }
         let before = place.shell().take();
         if let Some(before) = before {
+            // One on another machine is told of as lost; what ended one here says so itself.
+            let was_lost = before.host.why_gone(&before.id).filter(is_lost).filter(|_| to.is_some());
             before.host.shutdown().await;
+            if let Some(error) = was_lost {
+                return Err(refusal(&error));
+            }
         }
         let config = self.config(want)?;
         let host = ShellHost::new(config, Arc::new(NoLog)).map_err(|error| refusal(&error))?;
@@ -366,7 +371,24 @@ fn no_cage(error: CageError) -> Refusal {
     Refusal::new(error.code(), format!("{error}{hint}"))
 }
 
+/// Whether a shell has gone without having been ended.
+fn is_lost(error: &ShellError) -> bool {
+    matches!(error, ShellError::Closed { .. } | ShellError::Reaped { .. })
+}
+
 fn refusal(error: &ShellError) -> Refusal {
+    // An agent makes no shell: its next command does.
+    let next = "its directory and variables are gone, and the next command starts a new one";
+    match error {
+        ShellError::Closed { why, .. } => {
+            return Refusal::new(error.code(), format!("the shell was closed: {why}; {next}"));
+        }
+        ShellError::Reaped { idle_secs, .. } => {
+            let message = format!("the shell was closed after {idle_secs} seconds without a command; {next}");
+            return Refusal::new(error.code(), message);
+        }
+        _ => {}
+    }
     let hint = match error {
         ShellError::Cage(error) => error.hint().map(|hint| format!("; {hint}")),
         _ => None,

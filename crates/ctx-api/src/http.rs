@@ -49,7 +49,7 @@ pub use lookup::{
 pub use message::{Message, MessagePart, Metadata, NewMessage, NewPart, Pin, Role, ToolCall};
 pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState, ProjectTrust};
 pub use shell::{
-    GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult,
+    GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult, secret,
 };
 pub use snapshots::{PruneSnapshots, Snapshot, SnapshotFile, SnapshotFiles, SnapshotsPruned};
 pub use space::{NewSpace, Space};

@@ -283,6 +283,11 @@ impl ShellHost {
         entries.iter().map(Entry::summary).collect()
     }
 
+    /// Why a shell is not there any more; None: it is.
+    pub fn why_gone(&self, id: &str) -> Option<ShellError> {
+        self.inner.entry(id).err()
+    }
+
     /// The command that runs in a shell.
     pub fn running(&self, id: &str) -> Option<RunningCommand> {
         self.inner.entry(id).ok()?.shared.running()

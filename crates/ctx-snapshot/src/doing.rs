@@ -142,11 +142,17 @@ pub(super) fn is_someone_else(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || Errno::from_io_error(error) == Some(Errno::LOOP)
 }
 
-/// Whether an error says that this one path cannot be changed: it is immutable, a mount point, or in a directory that the user
-/// may not write to.
+/// Whether an error says that this one path cannot be changed: it is immutable, a mount point, in a directory that the user
+/// may not write to, or too long.
 pub(super) fn is_refused(error: &io::Error) -> bool {
     use io::ErrorKind as K;
-    let kinds = [K::PermissionDenied, K::ResourceBusy, K::ReadOnlyFilesystem, K::ExecutableFileBusy];
+    let kinds = [
+        K::PermissionDenied,
+        K::ResourceBusy,
+        K::ReadOnlyFilesystem,
+        K::ExecutableFileBusy,
+        K::InvalidFilename,
+    ];
     // Without the user's rights nothing at all can be changed.
     let no_rights = error.get_ref().is_some_and(|inner| inner.is::<RightsError>());
     kinds.contains(&error.kind()) && !no_rights

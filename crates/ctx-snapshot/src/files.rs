@@ -1,7 +1,7 @@
 //! The port to the files of a workspace: those of this machine (`local`), those on another or in a container
 //! (`shell/remote/files`).
 //!
-//! Paths are from the workspace on. No method follows a symbolic link, on the way or at the end.
+//! Paths are from the workspace on. An error of the kind `NotConnected` says that no file can be reached any more. No method follows a symbolic link, on the way or at the end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read};
@@ -38,6 +38,10 @@ pub enum FoundKind {
     /// A socket, a pipe or a device.
     Other,
 }
+
+/// A longer path is left out: with the name of a file beside it, and from the root on elsewhere, it could not be opened.
+pub const PATH_BYTES_MAX: usize = 3 << 10;
+pub const TOO_LONG: &str = "its path is too long";
 
 /// What is met on a walk.
 #[derive(Debug, Default)]

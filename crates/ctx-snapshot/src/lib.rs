@@ -67,6 +67,7 @@ impl SnapshotError {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::Enospc,
                 io::ErrorKind::PermissionDenied => Code::Eacces,
                 io::ErrorKind::NotFound => Code::Enoent,
+                io::ErrorKind::NotConnected => Code::Ehostdown,
                 _ => Code::Eio,
             },
             SnapshotError::Damaged { .. } => Code::Eio,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::files::{Files, Found, FoundKind, Stat, Walk, WalkOptions};
+use super::files::{Files, Found, FoundKind, PATH_BYTES_MAX, Stat, TOO_LONG, Walk, WalkOptions};
 use super::ignored::{GIT, Ignored, RULES_FILE, is_never_part};
 use super::tree::{Outer, RelPath, join, parent, parents};
 use ctx_cage::rights::Rights;
@@ -307,6 +307,7 @@ impl Walking<'_> {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
         }
         match met.kind {
+            _ if path.len() > PATH_BYTES_MAX => self.leave_out(dir, path, TOO_LONG.to_owned()),
             FoundKind::Dir if self.local.apart.contains(&(met.stat.dev, met.stat.ino)) => {
                 self.leave_out(dir, path, "ctx keeps its own files here".to_owned());
             }

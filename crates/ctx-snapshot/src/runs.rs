@@ -114,16 +114,17 @@ impl RunFiles {
         Ok(())
     }
 
-    /// A run has ended.
-    pub fn after(&self, session: Ulid) {
-        let Some(state) = self.run(session) else { return };
+    /// A run has ended. An error: what it changed is not known.
+    pub fn after(&self, session: Ulid) -> Result<(), SnapshotError> {
+        let Some(state) = self.run(session) else { return Ok(()) };
         let mut run = state.lock().unwrap_or_else(PoisonError::into_inner);
-        run.close(&self.snapshots, Reason::AfterRun);
+        let closed = run.close(&self.snapshots, Reason::AfterRun);
         let mut runs = self.runs();
         // Not before: whoever finds no end of it and no run takes it for cut off.
         if runs.get(&session).is_some_and(|known| known.run == run.run) {
             runs.remove(&session);
         }
+        closed
     }
 
     /// What is there now, if the stretch that began with this snapshot is under way.
@@ -145,7 +146,8 @@ impl RunFiles {
     pub fn pause(&self, session: Ulid) {
         let Some(run) = self.run(session) else { return };
         let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
-        run.close(&self.snapshots, Reason::Checkpoint);
+        // The daemon's log says why.
+        let _ = run.close(&self.snapshots, Reason::Checkpoint);
     }
 
     /// A paused session goes on: what is there now is not its doing.
@@ -193,26 +195,33 @@ impl Run {
         Ok(())
     }
 
-    fn close(&mut self, snapshots: &Snapshots, reason: Reason) {
+    fn close(&mut self, snapshots: &Snapshots, reason: Reason) -> Result<(), SnapshotError> {
         let before = match std::mem::replace(&mut self.stretch, Stretch::None) {
             Stretch::Open { before } => Some(*before),
             Stretch::None | Stretch::Paused => None,
             Stretch::Off => {
                 self.stretch = Stretch::Off;
-                return;
+                return Ok(());
             }
         };
         if before.is_none() && reason == Reason::AfterRun {
-            return;
+            return Ok(());
         }
         let was_open = before.is_some();
-        if let Err(error) = self.try_close(snapshots, before, reason) {
+        let closed = self.try_close(snapshots, before.clone(), reason);
+        if let Err(error) = &closed {
             tracing::warn!(session = %self.session, %error, "the files are not saved after this run");
+            // A later snapshot would be taken for its end, and what others do until then for the run's.
+            let forgotten = before.map(|before| self.workspace(snapshots)?.forget(&before)).transpose();
+            if let Err(error) = forgotten {
+                tracing::warn!(session = %self.session, %error, "the snapshot before this run stays");
+            }
         }
         self.touched = Touched::default();
         if reason == Reason::Checkpoint && was_open {
             self.stretch = Stretch::Paused;
         }
+        closed
     }
 
     fn try_close(

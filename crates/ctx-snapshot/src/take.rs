@@ -40,6 +40,8 @@ pub struct Saved {
 
 /// Saves the content of a workspace; its tree is still to be kept.
 pub fn save(store: &Store, _: &Locked, files: &dyn Files, scope: Scope<'_>) -> Result<Saved, SnapshotError> {
+    let lost = |source| SnapshotError::Io { what: store.about.path.display().to_string(), source };
+    let is_lost = |error: &io::Error| error.kind() == io::ErrorKind::NotConnected;
     let began = scope.began;
     let Scope { with_ignored, also, earlier, files_max, .. } = scope;
     let options = WalkOptions { with_ignored, also, files_max, earlier };
@@ -102,7 +104,14 @@ pub fn save(store: &Store, _: &Locked, files: &dyn Files, scope: Scope<'_>) -> R
                 tree.nodes.insert(path, Node::File { mode, size, pieces });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // It says nothing of the file that nothing can be read any more.
+            Err(error) if is_lost(&error) => return Err(lost(error)),
             Err(error) => {
+                if let Err(error) = files.look(&path)
+                    && is_lost(&error)
+                {
+                    return Err(lost(error));
+                }
                 walked.crowded.insert(parent(&path).unwrap_or_default().to_vec());
                 tree.left_out.insert(path, error.to_string());
             }

@@ -348,14 +348,20 @@ impl Workspace {
         Ok(Some(bytes))
     }
 
+    /// What is there now that a snapshot has or would have had.
+    fn walked_for(&self, locked: &Locked, target: &Tree, rules: &Ignored) -> Result<Walked, SnapshotError> {
+        self.walked(locked, target.with_ignored, &target.nodes.keys().cloned().collect(), Some(rules))
+    }
+
     /// What is there now. Its content is saved; that nothing points to it yet is no harm.
     fn walked(
         &self,
         locked: &Locked,
         with_ignored: bool,
         also: &BTreeSet<RelPath>,
+        earlier: Option<&Ignored>,
     ) -> Result<Walked, SnapshotError> {
-        let scope = Scope { with_ignored, also: Some(also), ..self.scope() };
+        let scope = Scope { with_ignored, also: Some(also), earlier, ..self.scope() };
         let mut walked = save(&self.store, locked, &*self.files, scope)?.walked;
         let rules = self.rules(&walked.tree)?;
         let is_absent = |path: &&RelPath| !with_ignored && walked.tree.get(path).is_none();
@@ -367,8 +373,8 @@ impl Workspace {
     /// What differs between a snapshot and now, in the words of the way from the one to the other.
     pub fn since(&self, info: &Info) -> Result<Report, SnapshotError> {
         let target = self.tree(info)?;
-        let now = self.walked(&self.lock()?, target.with_ignored, &target.nodes.keys().cloned().collect())?;
         let rules = self.rules(&target)?;
+        let now = self.walked_for(&self.lock()?, &target, &rules)?;
         let wishes = whole(&target, &rules, &now.tree);
         let path = |path: &RelPath| {
             let change = Change::between(target.get(path), now.tree.get(path))?;
@@ -435,8 +441,9 @@ impl Workspace {
     }
 
     fn plan_whole(&self, locked: &Locked, target: &Tree) -> Result<(Walked, Plan), SnapshotError> {
-        let now = self.walked(locked, target.with_ignored, &target.nodes.keys().cloned().collect())?;
-        let wishes = whole(target, &self.rules(target)?, &now.tree);
+        let rules = self.rules(target)?;
+        let now = self.walked_for(locked, target, &rules)?;
+        let wishes = whole(target, &rules, &now.tree);
         let plan = plan(&wishes, &now, target);
         Ok((now, plan))
     }
@@ -444,7 +451,7 @@ impl Workspace {
     /// What fulfilling some wishes would do.
     pub fn preview_wishes(&self, wishes: &Wishes, modes: &Tree) -> Result<Report, SnapshotError> {
         let locked = self.lock()?;
-        let now = self.walked(&locked, modes.with_ignored, &wishes.keys().cloned().collect())?;
+        let now = self.walked(&locked, modes.with_ignored, &wishes.keys().cloned().collect(), None)?;
         Ok(plan(wishes, &now, modes).report())
     }
 
@@ -458,7 +465,7 @@ impl Workspace {
         waits: bool,
     ) -> Result<(Prepared<'_>, Info), SnapshotError> {
         let locked = self.lock()?;
-        let now = self.walked(&locked, modes.with_ignored, &wishes.keys().cloned().collect())?;
+        let now = self.walked(&locked, modes.with_ignored, &wishes.keys().cloned().collect(), None)?;
         let plan = plan(wishes, &now, modes);
         let session = ask.session.filter(|_| waits);
         let turns = std::mem::take(&mut ask.turns);

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
+/// The number of the user of [`Sshd::with_user`].
+pub const USER: u32 = 54_777;
+
 pub struct Sshd {
     pub dir: PathBuf,
     pub port: u16,
@@ -53,8 +56,32 @@ impl Sshd {
         Sshd::start_in(config, None)
     }
 
+    /// The same with a user of its own, `ctxtest`, who has this shell and the password `sesame-7319`.
+    pub fn with_user(shell: &str) -> Sshd {
+        let dir = own_dir();
+        let hash = done(Command::new("openssl").args(["passwd", "-6", "sesame-7319"]));
+        let add = |file: &str, line: &str| {
+            let text = std::fs::read_to_string(format!("/etc/{file}")).expect("a server for tests");
+            std::fs::write(dir.join(file), format!("{}\n{line}\n", text.trim_end()))
+                .expect("a server for tests");
+        };
+        add("passwd", &format!("ctxtest:x:{USER}:{USER}::/tmp:{shell}"));
+        add("shadow", &format!("ctxtest:{}:19000:0:99999:7:::", hash.trim()));
+        Sshd::start_in("PasswordAuthentication yes", Some(&dir))
+    }
+
+    /// The sshd processes of its connections.
+    pub fn connections(&self) -> Vec<String> {
+        let pgrep = |arguments: &[&str]| {
+            let found = Command::new("pgrep").args(arguments).output().expect("pgrep");
+            String::from_utf8(found.stdout).expect("numbers").split_whitespace().map(str::to_owned).collect()
+        };
+        let listening: Vec<String> = pgrep(&["-f", &format!("{}/config", self.dir.display())]);
+        listening.iter().flat_map(|parent| pgrep(&["-P", parent, "sshd"])).collect()
+    }
+
     /// The same with other accounts: the files in this directory are mounted over those in `/etc`, for this server alone.
-    pub fn start_in(config: &str, etc: Option<&Path>) -> Sshd {
+    fn start_in(config: &str, etc: Option<&Path>) -> Sshd {
         let dir = own_dir();
         for name in ["host", "id"] {
             let mut keygen = Command::new("ssh-keygen");
@@ -72,8 +99,8 @@ impl Sshd {
             .port();
         let path = dir.display();
         let text = format!(
-            "ListenAddress 127.0.0.1\nPort {port}\nHostKey {path}/host\nAuthorizedKeysFile {path}/authorized\n\
-             StrictModes no\nUsePAM no\nPidFile none\nMaxStartups 100\nMaxSessions 50\nPermitRootLogin yes\n{config}\n"
+            "{config}\nListenAddress 127.0.0.1\nPort {port}\nHostKey {path}/host\nAuthorizedKeysFile {path}/authorized\n\
+             StrictModes no\nUsePAM no\nPidFile none\nMaxStartups 100\nMaxSessions 50\nPermitRootLogin yes\n"
         );
         std::fs::write(dir.join("config"), text).expect("a server for tests");
         let serve = "exec $(command -v sshd || echo /usr/sbin/sshd) -D -e -f \"$1/config\" 2>\"$1/log\"";

@@ -124,20 +124,23 @@ pub async fn run(job: Job, models: &Models, port: Arc<dyn RunPort>) -> Outcome {
             if job.subagent.is_none() {
                 job.services.end(job.session, Duration::from_millis(job.limits.stop_grace_ms)).await;
             }
-            end_files(&job).await;
+            end_files(&job, port.as_ref()).await;
             cancelled()
         }
         outcome = work => {
-            end_files(&job).await;
+            end_files(&job, port.as_ref()).await;
             outcome
         }
     }
 }
 
 /// What a run has changed is known when it is over; a subagent's work is part of its run's.
-async fn end_files(job: &Job) {
-    if job.subagent.is_none() {
-        job.services.files.after(job.session).await;
+async fn end_files(job: &Job, port: &dyn RunPort) {
+    if job.subagent.is_none()
+        && let Some(notice) = job.services.files.after(job.session).await
+    {
+        // A run that cannot be written to any more ends all the same; the daemon's log has the reason, too.
+        let _ = port.progress(notice).await;
     }
 }
 

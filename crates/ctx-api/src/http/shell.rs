@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ctx_session::Ulid;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -22,6 +22,15 @@ pub struct Shell {
     pub idle_secs: u64,
     pub commands: u64,
     pub created_at: u64,
+}
+
+/// Reads a secret: an error about it does not repeat it.
+pub fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    match Option::deserialize(from)? {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(serde::de::Error::custom("it must be a string")),
+    }
 }
 
 /// `POST /shells`. What is absent has its default.
@@ -44,7 +53,7 @@ pub struct NewShell {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_path: Option<String>,
     /// With `ssh`: the user's password.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "secret")]
     pub password: Option<String>,
     /// With `ssh`: SHA256 fingerprint of the host's key.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -148,18 +148,29 @@ impl RemoteConnection {
     async fn control(&self, dir: &str) -> Result<(Control, JoinHandle<()>), ShellError> {
         let broken = |error: io::Error| self.way.failure(&error.to_string());
         let mut command = self.way.further(&self.dir, INTERPRETER);
-        let mut child = command.stderr(std::process::Stdio::null()).spawn().map_err(broken)?;
-        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        let mut child = command.spawn().map_err(broken)?;
+        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(mut stdin), Some(stdout), Some(mut stderr)) = streams else {
             return Err(self.way.failure("it has no streams"));
         };
-        stdin.write_all(far::control(&self.names, dir, self.way.beat).as_bytes()).await.map_err(broken)?;
+        // ssh may end before it has read this; what it says is the reason then.
+        let sent = stdin.write_all(far::control(&self.names, dir, self.way.beat).as_bytes()).await;
         let mut stdout = BufReader::new(stdout);
         while let Some(line) = next_line(&mut stdout).await.map_err(broken)? {
             if line.trim_end() == self.names.hello {
+                sent.map_err(broken)?;
+                // Nothing reads it from here on: it is drained, so that ssh is never held up.
+                tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
                 return Ok(Control::start(child, stdin, stdout, self.way.beat));
             }
         }
-        Err(self.way.failure("its second channel was closed"))
+        let mut complaint = Vec::new();
+        // One that breaks off has said what it has said.
+        let _ = stderr.take(NOISE_MAX as u64).read_to_end(&mut complaint).await;
+        Err(match String::from_utf8_lossy(&complaint).trim() {
+            "" => self.way.failure("its second channel was closed"),
+            said => self.way.failure(said),
+        })
     }
 
     async fn try_start(&mut self, place: &StartPlace) -> Result<Streams, ShellError> {

@@ -4,37 +4,47 @@
 //! One channel takes an order a line and answers with a line, where there is content with lines of base64 between; long
 //! content has a channel of its own. Words go as octal escapes, so a name may hold any byte.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
-use super::private::PrivateDir;
+use super::private::{PASSWORD, PrivateDir};
 use super::{RemoteTransport, Way};
 use crate::error::ShellError;
 use crate::frame::quote::quote;
-use ctx_snapshot::files::{Files, Found, FoundKind, Stat, Walk, WalkOptions};
+use ctx_snapshot::files::{Files, Found, FoundKind, PATH_BYTES_MAX, Stat, TOO_LONG, Walk, WalkOptions};
 use ctx_snapshot::ignored::{Ignored, RULES_FILE, is_never_part};
-use ctx_snapshot::tree::{RelPath, parent, parents};
+use ctx_snapshot::tree::{Outer, RelPath, parent, parents};
 use ctx_snapshot::workspace::now;
 
 /// Longer content has a channel of its own: the shell there reads its orders byte by byte.
 const SHORT: u64 = 16 << 10;
+/// A side that says nothing for that long does not answer any more.
+const SILENT_MAX: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
+/// A longer file of rules above the workspace does not hold.
+const RULES_BYTES: &str = "65536";
 /// What is needed there.
-const TOOLS: &str = "find xargs stat base64 readlink mktemp mv chmod sync";
+const TOOLS: &str = "find xargs stat base64 readlink mktemp mv chmod sync wc";
 const STAT: &str = "%f %s %Y %Z %i %d";
 
 /// The directory of a path without links, and that the tools are there. What follows are the orders.
 const SCRIPT: &str = r#"{ trap '' PIPE
+LC_ALL=C; export LC_ALL
 un() { v=$(printf '%b.' "${1#=}"); v=${v%.}; }
 at() { cd -- "$top${1:+/$1}" 2>/dev/null && x=$(pwd -P; echo .) && [ "$x" = "$top${1:+/$1}
 ." ]; }
 no() { m=$(printf %s "$1" | head -n 1); echo "no $m"; }
 try() { m=$("$@" 2>&1) && echo ok || no "$m"; }
 kind() { [ -f "./$n" ] && [ ! -L "./$n" ]; }
+rules() { [ -f "$1" ] && [ -r "$1" ] && [ "$(wc -c <"$1")" -le RULES_BYTES ] || return
+    echo "$(printf %s "$2" | base64 | tr -d '\n') $(base64 -- "$1" | tr -d '\n')"; }
 lines() { while IFS= read -r l && [ "$l" != . ]; do echo "$l"; done; }
 for t in TOOLS; do command -v "$t" >/dev/null 2>&1 || { echo "hello no $t"; exit 0; }; done
 un WORD; cd -- "$v" 2>/dev/null && [ -d . ] || { echo "hello no such directory"; exit 0; }
@@ -55,10 +65,19 @@ while read -r o a b c e; do
         at "$d" && at "$s" && try mv -fT -- "$f" "./$v" || echo "no its directory is not there" ;;
     m) at "$d" && try mkdir -m "$c" -- "./$n" || echo "no its directory is not there" ;;
     d) at "$d" && if [ "$c" = 1 ]; then try rmdir -- "./$n"; else try rm -- "./$n" </dev/null; fi || echo "no its directory is not there" ;;
-    c) at "$d" && try chmod "$b" . || echo "no its directory is not there" ;;
+    c) at "$d" && try chmod "00$b" . || echo "no its directory is not there" ;;
     s) try sync ;;
     w) at "" && t=$(mktemp) && find . -name .git -print0 -prune -o -print0 >"$t" 2>/dev/null
-        echo ok; base64 -- "$t"; echo .; xargs -0 stat -c 'STAT %n' -- <"$t" 2>/dev/null | base64; echo .; rm -f "$t" ;;
+        echo ok; base64 -- "$t"; echo .; xargs -0 stat -c 'STAT %n' -- <"$t" 2>/dev/null | base64; echo .
+        find . -name .git -prune -o -type d -exec sh -c 'for d; do { [ -r "$d" ] && [ -x "$d" ]; } || printf "%s\0" "$d"; done' sh {} + 2>/dev/null | base64
+        echo .; rm -f "$t" ;;
+    o) r=$top; until [ -z "$r" ] || [ -e "$r/.git" ]; do r=${r%/*}; done
+        echo ok
+        if [ -n "$r" ]; then
+            rules "$r/.git/info/exclude" "$r"
+            until [ "$r" = "$top" ]; do rules "$r/.gitignore" "$r"; x=${top#"$r"/}; r=$r/${x%%/*}; done
+        fi
+        echo . ;;
     esac
 done
 exit 0; }
@@ -67,13 +86,30 @@ exit 0; }
 /// A directory that was found on the other side.
 pub(crate) struct FarFiles {
     way: Arc<Way>,
-    dir: PrivateDir,
-    channel: Mutex<Channel>,
+    /// As it was asked for.
+    path: String,
+    reached: Mutex<Reached>,
     /// Where it is there, without links.
     pub top: PathBuf,
     /// The home directory of the user there.
     pub home: PathBuf,
     /// What to add to a time there, in seconds, for a time here.
+    ahead: i64,
+}
+
+/// What is there, in the order of the paths.
+type Listed = Vec<(RelPath, Found)>;
+
+/// A connection to it.
+struct Reached {
+    dir: PrivateDir,
+    channel: Channel,
+}
+
+/// What the other side says of the directory first.
+struct Hello {
+    top: PathBuf,
+    home: PathBuf,
     ahead: i64,
 }
 
@@ -92,10 +128,22 @@ impl Drop for Channel {
 
 impl Channel {
     fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        match self.stdout.read_line(&mut line)? {
-            0 => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the connection was lost")),
-            _ => Ok(line.trim_end_matches('\n').to_owned()),
+        let mut line = Vec::new();
+        loop {
+            if self.stdout.buffer().is_empty() {
+                answers(self.stdout.get_ref())?;
+            }
+            let bytes = self.stdout.fill_buf()?;
+            if bytes.is_empty() {
+                return Err(lost("the connection was lost"));
+            }
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            line.extend_from_slice(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default());
+            let read = end.map_or(bytes.len(), |end| end + 1);
+            self.stdout.consume(read);
+            if end.is_some() {
+                return Ok(String::from_utf8_lossy(&line).into_owned());
+            }
         }
     }
 
@@ -109,8 +157,7 @@ impl Channel {
     }
 
     fn order(&mut self, line: &str) -> io::Result<String> {
-        self.stdin.write_all(line.as_bytes())?;
-        self.stdin.flush()?;
+        self.stdin.write_all(line.as_bytes()).map_err(|_| lost("the connection was lost"))?;
         self.answer()
     }
 
@@ -127,10 +174,24 @@ impl Channel {
     }
 }
 
+/// The other side is not there any more: nothing that could not be read or done was so because of the file.
+fn lost(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, why.to_owned())
+}
+
+/// Waits until there is something to read, or the end.
+fn answers(from: &ChildStdout) -> io::Result<()> {
+    let mut fds = [PollFd::new(from, PollFlags::IN)];
+    match retry_on_intr(|| poll(&mut fds, Some(&SILENT_MAX)))? {
+        0 => Err(lost("the other side does not answer")),
+        _ => Ok(()),
+    }
+}
+
 /// What a tool said, as an error of the kind that it means.
 fn said(message: &str) -> io::Error {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotFound, Other, PermissionDenied, StorageFull};
-    use io::ErrorKind::{ExecutableFileBusy, ReadOnlyFilesystem, ResourceBusy};
+    use io::ErrorKind::{ExecutableFileBusy, InvalidFilename, ReadOnlyFilesystem, ResourceBusy};
     let kinds = [
         ("No space left", StorageFull),
         ("Permission denied", PermissionDenied),
@@ -142,6 +203,7 @@ fn said(message: &str) -> io::Error {
         ("No such file", NotFound),
         ("its directory is not there", NotFound),
         ("not empty", DirectoryNotEmpty),
+        ("name too long", InvalidFilename),
     ];
     let kind = kinds.iter().find(|(part, _)| message.contains(part)).map_or(Other, |(_, kind)| *kind);
     io::Error::new(kind, message.to_owned())
@@ -169,7 +231,14 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 impl RemoteTransport {
     /// The files of a directory there. Logs in once more; blocks.
     pub fn files(&self, path: &str) -> Result<FarFiles, ShellError> {
-        let way = Arc::clone(&self.way);
+        let (reached, Hello { top, home, ahead }) = Reached::new(&self.way, path)?;
+        let (way, path, reached) = (Arc::clone(&self.way), path.to_owned(), Mutex::new(reached));
+        Ok(FarFiles { way, path, reached, top, home, ahead })
+    }
+}
+
+impl Reached {
+    fn new(way: &Way, path: &str) -> Result<(Reached, Hello), ShellError> {
         let dir = PrivateDir::new(way.rights.clone())?;
         let broken = |error: io::Error| way.failure(&error.to_string());
         let mut command = way.first(&dir)?;
@@ -179,25 +248,28 @@ impl RemoteTransport {
             return Err(way.failure("it has no streams"));
         };
         let mut channel = Channel { child, stdin, stdout: BufReader::new(stdout) };
-        let script = SCRIPT.replace("TOOLS", TOOLS).replace("STAT", STAT);
+        let script = SCRIPT.replace("TOOLS", TOOLS).replace("STAT", STAT).replace("RULES_BYTES", RULES_BYTES);
         let script = script.replace("un WORD;", &format!("un '{}';", word(path.as_bytes())));
         // ssh may end before it has read this; what it says is the reason then.
-        let sent = channel.stdin.write_all(script.as_bytes()).and_then(|()| channel.stdin.flush());
+        let sent = channel.stdin.write_all(script.as_bytes());
         let hello = loop {
             match channel.line() {
                 Ok(line) => match line.rfind("hello ").and_then(|at| line.get(at + 6..)) {
                     Some(hello) => break hello.to_owned(),
                     None => continue,
                 },
-                Err(_) => {
-                    dir.remove("password");
+                Err(error) => {
+                    dir.remove(PASSWORD);
+                    // Where it does not answer, it has not ended either.
+                    let _ = channel.child.kill();
                     let mut complaint = String::new();
                     let _ = stderr.read_to_string(&mut complaint);
-                    return Err(way.failure(&complaint));
+                    let said = if complaint.is_empty() { error.to_string() } else { complaint };
+                    return Err(way.failure(&said));
                 }
             }
         };
-        dir.remove("password");
+        dir.remove(PASSWORD);
         sent.map_err(broken)?;
         let refused = |why: &str| ShellError::invalid("workspace", format!("workspace: {why}"));
         let mut words = hello.split(' ');
@@ -214,7 +286,7 @@ impl RemoteTransport {
                 let (top, home) = (path(top), path(home.unwrap_or_default()));
                 // Nothing reads it from here on: it is drained, so that ssh is never held up.
                 std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
-                Ok(FarFiles { way, dir, channel: Mutex::new(channel), top, home, ahead })
+                Ok((Reached { dir, channel }, Hello { top, home, ahead }))
             }
             (Some("no"), Some("such"), ..) => Err(refused(&format!("{path} is not a directory there"))),
             (Some("no"), Some(tool), ..) => {
@@ -226,8 +298,27 @@ impl RemoteTransport {
 }
 
 impl FarFiles {
+    fn reached(&self) -> MutexGuard<'_, Reached> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works over the connection; over a new one, where it was found lost before.
     fn with<T>(&self, work: impl FnOnce(&mut Channel) -> io::Result<T>) -> io::Result<T> {
-        work(&mut self.channel.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut reached = self.reached();
+        if !matches!(reached.channel.child.try_wait(), Ok(None)) {
+            let (again, hello) =
+                Reached::new(&self.way, &self.path).map_err(|error| lost(&error.to_string()))?;
+            if hello.top != self.top {
+                return Err(lost("the directory is another one now"));
+            }
+            *reached = again;
+        }
+        let done = work(&mut reached.channel);
+        if done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotConnected) {
+            let _ = reached.channel.child.kill();
+            let _ = reached.channel.child.wait();
+        }
+        done
     }
 
     fn order(&self, letter: char, path: &[u8], more: &str) -> io::Result<String> {
@@ -266,21 +357,23 @@ impl FarFiles {
         let (dir, name) = split(path);
         let top = word(std::os::unix::ffi::OsStrExt::as_bytes(self.top.as_os_str()));
         let script = format!(
-            "un() {{ v=$(printf '%b.' \"${{1#=}}\"); v=${{v%.}}; }}; un '{top}'; top=$v; un '{}'; d=$v; un '{}'; n=$v\n\
+            "LC_ALL=C; export LC_ALL; un() {{ v=$(printf '%b.' \"${{1#=}}\"); v=${{v%.}}; }}; un '{top}'; top=$v; un '{}'; d=$v; un '{}'; n=$v\n\
              cd -- \"$top${{d:+/$d}}\" && [ \"$(pwd -P; echo .)\" = \"$top${{d:+/$d}}\n.\" ] || exit 1\n{script}",
             word(dir),
             word(name)
         );
-        let mut command = self.way.further(&self.dir, &format!("exec sh -c {}", quote(&script)));
+        let mut command = self.way.further(&self.reached().dir, &format!("exec sh -c {}", quote(&script)));
         command.as_std_mut().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     }
 
-    /// All that is there, by what `find` and `stat` say.
-    fn listed(&self) -> io::Result<Vec<(RelPath, Found)>> {
-        let (names, stats) = self.with(|channel| {
+    /// All that is there, by what `find` and `stat` say, and the directories that cannot be looked into.
+    fn listed(&self) -> io::Result<(Listed, BTreeSet<RelPath>)> {
+        let (names, stats, closed) = self.with(|channel| {
             channel.order("w = =\n")?;
-            Ok((channel.content()?, channel.content()?))
+            Ok((channel.content()?, channel.content()?, channel.content()?))
         })?;
+        let closed = closed.split(|byte| *byte == 0).filter_map(|name| name.strip_prefix(b"./"));
+        let closed = closed.map(<[u8]>::to_vec).collect();
         let mut rest = stats.as_slice();
         let mut listed = Vec::new();
         for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
@@ -307,12 +400,32 @@ impl FarFiles {
             listed.push((path, found));
         }
         listed.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(listed)
+        Ok((listed, closed))
+    }
+
+    /// The rules of the repository that the workspace is in, from outside of it.
+    fn outer(&self) -> io::Result<Vec<Outer>> {
+        let top = self.top.as_os_str().as_encoded_bytes();
+        self.with(|channel| {
+            channel.order("o = =\n")?;
+            let mut outer = Vec::new();
+            loop {
+                let line = channel.line()?;
+                if line == "." {
+                    return Ok(outer);
+                }
+                let (dir, text) = line.split_once(' ').ok_or_else(FarFiles::bad_answer)?;
+                let bytes = |text: &str| BASE64_STANDARD.decode(text).map_err(io::Error::other);
+                let (dir, text) = (bytes(dir)?, bytes(text)?);
+                let below = top.strip_prefix(dir.as_slice()).ok_or_else(FarFiles::bad_answer)?;
+                outer.push(Outer { below: below.strip_prefix(b"/").unwrap_or(below).to_vec(), text });
+            }
+        })
     }
 
     /// The rules that hold in each directory that is not ignored itself, the outer ones first.
-    fn rules(&self, listed: &[(RelPath, Found)]) -> io::Result<Ignored> {
-        let mut rules = Ignored::default();
+    fn rules(&self, listed: &Listed, outer: &[Outer]) -> io::Result<Ignored> {
+        let mut rules = Ignored::above(outer);
         let is_rules = |(path, found): &&(RelPath, Found)| {
             split(path).1 == RULES_FILE && found.kind == FoundKind::File && found.stat.size < 1 << 20
         };
@@ -332,9 +445,10 @@ impl FarFiles {
 
 impl Files for FarFiles {
     fn walk(&self, options: WalkOptions<'_>) -> io::Result<Walk> {
-        let listed = self.listed()?;
-        let rules = if options.with_ignored { Ignored::default() } else { self.rules(&listed)? };
-        let mut walk = Walk::default();
+        let (listed, closed) = self.listed()?;
+        let outer = if options.with_ignored { Vec::new() } else { self.outer()? };
+        let rules = if options.with_ignored { Ignored::default() } else { self.rules(&listed, &outer)? };
+        let mut walk = Walk { outer, ..Walk::default() };
         let is_wanted = |path: &[u8]| {
             options.also.is_some_and(|also| {
                 also.iter().any(|wanted| wanted == path || parents(wanted).any(|dir| dir == path))
@@ -365,12 +479,20 @@ impl Files for FarFiles {
                     format!("it has more than {} files; ignore some in .gitignore", options.files_max);
                 return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
             }
-            if found.kind == FoundKind::Other {
-                walk.crowded.insert(dir.to_vec());
-                walk.left_out.insert(path, "a socket, a pipe or a device".to_owned());
-            } else {
-                walk.found.insert(path, found);
+            let why = match found.kind {
+                FoundKind::Other => "a socket, a pipe or a device",
+                FoundKind::Dir if closed.contains(&path) => "it cannot be read",
+                _ if path.len() > PATH_BYTES_MAX => TOO_LONG,
+                _ => {
+                    walk.found.insert(path, found);
+                    continue;
+                }
+            };
+            walk.crowded.insert(dir.to_vec());
+            if is_dir {
+                out = Some(path.clone());
             }
+            walk.left_out.insert(path, why.to_owned());
         }
         Ok(walk)
     }
@@ -463,6 +585,7 @@ struct Long {
 
 impl Read for Long {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        answers(&self.out)?;
         match self.out.read(buf)? {
             0 if !buf.is_empty() && !self.child.wait()?.success() => {
                 Err(io::Error::other("it could not be read to its end"))

@@ -200,9 +200,11 @@ impl Machine {
         Ok(self.words(dir, &options, interpreter))
     }
 
-    /// The arguments of a further channel.
+    /// The arguments of a further channel. Where the connection takes no more, ssh would make one of its own, to whoever
+    /// answers there now: the program that it would go through ends at once.
     pub fn further(&self, dir: &PrivateDir, command: &str) -> Vec<OsString> {
-        self.words(dir, &["ControlMaster=no".to_owned(), "BatchMode=yes".to_owned()], command)
+        let options = ["ControlMaster=no", "BatchMode=yes", "ProxyCommand=exit 1"].map(str::to_owned);
+        self.words(dir, &options, command)
     }
 
     fn words(&self, dir: &PrivateDir, options: &[String], command: &str) -> Vec<OsString> {
@@ -229,12 +231,16 @@ impl Machine {
         ]
     }
 
-    /// Answers the question for this machine's password and no other: a jump host may ask too.
+    /// Answers this machine's question for the password and no other. A jump host may ask too, in the same words: then
+    /// another ssh runs this, one that does not have our socket among its arguments.
     fn askpass(&self, dir: &PrivateDir) -> String {
-        let whose = format!("{}@{}", self.resolved.user, self.resolved.hostname);
-        let (whose, file) = (crate::frame::quote::quote(&whose), dir.path().join(PASSWORD));
-        let file = crate::frame::quote::quote(&file.to_string_lossy());
-        format!("#!/bin/sh\nw={whose}\ncase $1 in *\"$w\"*) exec cat {file} ;; esac\nexit 1\n")
+        let quote = |path: PathBuf| crate::frame::quote::quote(&path.to_string_lossy());
+        let whose = crate::frame::quote::quote(&format!("{}@{}", self.resolved.user, self.resolved.hostname));
+        let (socket, file) = (quote(dir.path().join(SOCKET)), quote(dir.path().join(PASSWORD)));
+        format!(
+            "#!/bin/sh\ntr '\\0' '\\n' <\"/proc/$PPID/cmdline\" | grep -Fqxe {socket} || exit 1\n\
+             w={whose}\ncase $1 in *\"$w\"*) exec cat {file} ;; esac\nexit 1\n"
+        )
     }
 
     /// Tells ssh which keys of hosts are known: the one with the fingerprint, unless known_hosts has the host and so
@@ -256,12 +262,22 @@ impl Machine {
         let host = &self.request.host;
         let denied = |message: String| ShellError::Denied { message };
         if said.contains("REVOKED HOST KEY") {
-            return denied(format!("`{host}` does not have a key with that fingerprint"));
+            return denied(format!(
+                "the key that `{host}` shows has another fingerprint; where it has several keys, give that of the one \
+                 that ssh asks for, mostly ED25519 (`ssh-keyscan {host} | ssh-keygen -lf -`)"
+            ));
         }
         if said.contains("IDENTIFICATION HAS CHANGED") {
             return denied(format!(
                 "the host key of `{host}` has changed; if that is right, remove the old one with `ssh-keygen -R`"
             ));
+        }
+        if said.contains("open refused by peer") {
+            return ShellError::Unreachable {
+                message: format!(
+                    "`{host}` refuses a further session on the connection; ctx needs three (MaxSessions of its sshd)"
+                ),
+            };
         }
         if said.contains("Host key verification failed") || said.contains("host key is known") {
             return denied(format!(

@@ -118,7 +118,7 @@ fn a_rollback_to_a_later_checkpoint_brings_files_forward() {
     let two = session.checkpoint();
     session.write("f2", "two");
     session.write("both", "2");
-    session.runs.after(session.id);
+    session.runs.after(session.id).unwrap();
     session.roll_back(one);
     let files =
         |session: &Session| ["before", "f1", "f2", "both"].map(|path| session.read(path).unwrap_or_default());
@@ -130,7 +130,7 @@ fn a_rollback_to_a_later_checkpoint_brings_files_forward() {
     session.roll_back(one);
     session.begin();
     session.write("f3", "three");
-    session.runs.after(session.id);
+    session.runs.after(session.id).unwrap();
     session.by_hand("both", "by hand");
     let back = session.roll_back(two).report;
     assert_eq!(files(&session), ["1", "one", "", "by hand"]);
@@ -144,7 +144,7 @@ fn after_the_undo_of_an_undo_the_change_is_the_session_s_again() {
     session.by_hand("n", "one");
     session.begin();
     session.write("n", "two");
-    session.runs.after(session.id);
+    session.runs.after(session.id).unwrap();
     // That of the runs: ids of two sources have no order within a millisecond.
     let workspace = session.files().workspace;
     let undone = session.undo();
@@ -165,4 +165,31 @@ fn a_run_whose_files_cannot_be_saved_says_so_once() {
     let refused = session.runs.before(session.id, Touch::Anything).unwrap_err();
     assert!(refused.to_string().contains("ignore some in .gitignore"), "{refused}");
     session.runs.before(session.id, Touch::Anything).unwrap();
+}
+
+#[test]
+fn what_is_edited_after_a_run_whose_end_could_not_be_saved_is_not_the_run_s() {
+    let mut session = Session::new();
+    let limits = Limits { unasked_bytes_max: 100, ..Limits::default() };
+    session.runs = RunFiles::new(session.world.limited(limits));
+    session.begin();
+    session.write("first", "of the run before");
+    session.runs.after(session.id).unwrap();
+    session.begin();
+    session.write("made", "by the run");
+    session.write("large", &"more than may be saved ".repeat(10));
+    let refused = session.runs.after(session.id).unwrap_err();
+    assert!(refused.to_string().contains("ignore some in .gitignore"), "{refused}");
+    fs::remove_file(session.world.work.join("large")).unwrap();
+    session.by_hand("mine", "by hand");
+    assert_eq!(session.changed(), ["first"], "the run before is known, and no other");
+    session.begin();
+    session.write("third", "of the run after");
+    session.runs.after(session.id).unwrap();
+    assert_eq!(session.changed(), ["first", "third"]);
+    session.undo();
+    session.undo();
+    assert_eq!(session.read("mine").as_deref(), Some("by hand"));
+    assert_eq!(session.read("made").as_deref(), Some("by the run"));
+    assert_eq!((session.read("first"), session.read("third")), (None, None));
 }

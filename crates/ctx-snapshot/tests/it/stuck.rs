@@ -10,7 +10,8 @@ use ctx_cage::rights::Rights;
 use ctx_snapshot::files::{Files, Found, Stat, Walk, WalkOptions};
 use ctx_snapshot::local::Local;
 use ctx_snapshot::store::{About, Store};
-use ctx_snapshot::{Report, Snapshots, Workspace};
+use ctx_snapshot::workspace::Ask;
+use ctx_snapshot::{Reason, Report, Snapshots, Workspace};
 use rustix::io::Errno;
 
 /// Files of which one cannot be replaced or removed, and where nothing else can be done after so many changes.
@@ -36,7 +37,10 @@ impl Files for Stuck {
         self.files.walk(options)
     }
     fn open(&self, path: &[u8]) -> io::Result<(Box<dyn Read>, Stat)> {
-        self.files.open(path)
+        match self.errno {
+            Some(Errno::NOTCONN) if path == self.path => Err(Errno::NOTCONN.into()),
+            _ => self.files.open(path),
+        }
     }
     fn look(&self, path: &[u8]) -> io::Result<Option<Found>> {
         self.files.look(path)
@@ -119,7 +123,7 @@ fn a_directory_of_someone_else_is_kept_and_the_others_go_back() {
 
 #[test]
 fn a_path_that_cannot_be_changed_is_kept_whatever_the_reason() {
-    for errno in [Errno::ACCESS, Errno::PERM, Errno::BUSY, Errno::ROFS, Errno::TXTBSY] {
+    for errno in [Errno::ACCESS, Errno::PERM, Errno::BUSY, Errno::ROFS, Errno::TXTBSY, Errno::NAMETOOLONG] {
         let world = World::new();
         world.write("a", "1");
         world.write("m", "1");
@@ -162,4 +166,52 @@ fn a_restore_that_was_cut_short_ends_though_a_path_cannot_be_changed() {
     world.write("a", "by hand");
     world.open().recover().unwrap();
     assert_eq!((read(&world, "a"), read(&world, "m")), ("by hand".to_owned(), "2".to_owned()));
+}
+
+#[test]
+fn a_path_that_is_too_long_is_left_out_and_holds_up_nothing() {
+    let world = World::new();
+    world.write("a", "1");
+    world.give_to_ann();
+    let taken = world.take();
+    world.write("a", "2");
+    world.write("z", "2");
+    let made = std::process::Command::new("sh")
+        .arg("-c")
+        .arg("n=$(printf %0100d 0); for i in $(seq 36); do mkdir \"$n\" && cd \"$n\" || exit 1; done; echo x >deep")
+        .current_dir(&world.work)
+        .status();
+    assert!(made.unwrap().success());
+    for path in ["a", "z", &"0".repeat(100)] {
+        chown(world.work.join(path), Some(ANN), Some(ANN)).unwrap();
+    }
+    let done = world.open().restore(&taken).unwrap();
+    assert_eq!(read(&world, "a"), "1");
+    assert!(!world.work.join("z").exists());
+    assert!(
+        kept(&done.report).iter().any(|kept| kept.ends_with("holds files that stay")),
+        "{:?}",
+        done.report
+    );
+    assert!(
+        world.open().tree(&done.undo).unwrap().left_out.values().any(|why| why == "its path is too long")
+    );
+    world.open().restore(&done.undo).unwrap();
+    assert_eq!((read(&world, "a"), read(&world, "z")), ("2".to_owned(), "2".to_owned()));
+    let removed = std::process::Command::new("rm").arg("-rf").arg(&world.work).status();
+    assert!(removed.unwrap().success());
+}
+
+#[test]
+fn no_snapshot_is_kept_of_files_that_cannot_be_reached_any_more() {
+    let world = World::new();
+    world.write("a", "1");
+    world.write("m", "1");
+    world.give_to_ann();
+    let snapshots = world.snapshots();
+    snapshots.open(&world.work, ANN, Rights::of(ANN).unwrap()).unwrap();
+    let lost = over(&world, &snapshots, b"m", Some(Errno::NOTCONN));
+    let error = lost.take(Ask::new(Reason::Asked)).unwrap_err();
+    assert_eq!(error.code().name(), "EHOSTDOWN", "{error}");
+    assert!(lost.infos().unwrap().is_empty());
 }

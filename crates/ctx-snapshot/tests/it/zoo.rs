@@ -191,3 +191,22 @@ fn the_undo_of_a_restore_is_exact_where_the_ignore_rules_were_changed() {
     world.open().restore(&done.undo).unwrap();
     assert_eq!(state(&world.work), before);
 }
+
+#[test]
+fn what_a_newer_gitignore_names_goes_too_where_the_snapshot_did_not_ignore_it() {
+    let world = World::new();
+    world.write("a", "1");
+    world.give_to_ann();
+    let taken = world.take();
+    world.write(".gitignore", "*.o\nmodules/\n");
+    world.write("x.o", "object");
+    world.write("modules/one/file", "module");
+    world.give_to_ann();
+    let before = state(&world.work);
+    let preview = world.open().preview(&taken).unwrap();
+    let done = world.open().restore(&taken).unwrap();
+    assert_eq!(preview, done.report);
+    assert_eq!(state(&world.work).into_keys().collect::<Vec<_>>(), [b"a".to_vec()]);
+    world.open().restore(&done.undo).unwrap();
+    assert_eq!(state(&world.work), before);
+}

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
-use testkit::elsewhere::{Container, Sshd};
+use testkit::elsewhere::{Container, Sshd, USER};
 use testkit::until;
 
 use super::support::{Host, place};
@@ -207,4 +209,49 @@ fn files_elsewhere_are_saved_and_brought_back_as_they_are_here() {
     }
     let listed = place.ctx(&["snapshots"]).ok();
     assert!(listed.contains("ssh_") && listed.contains("docker_box:/"), "{listed}");
+}
+
+#[test]
+fn rules_above_and_closed_directories_hold_elsewhere_too_and_a_cut_connection_is_made_again() {
+    let (sshd, place) = (Sshd::with_user("/bin/sh"), place());
+    let home = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(home.path(), Some(USER), Some(USER)).unwrap();
+    let run = |script: &str| {
+        let script = format!("cd {} && {script}", home.path().display());
+        assert!(Command::new("sh").args(["-c", &script]).uid(USER).status().unwrap().success(), "{script}");
+    };
+    run(
+        "mkdir -p repo/.git repo/app/data repo/app/set && echo '*.log' >repo/.gitignore && cd repo/app && echo 1 >a && \
+         echo 1 >data/p && chmod 000 data && chmod 755 set",
+    );
+    let work = home.path().join("repo/app").canonicalize().unwrap();
+    let mut command = place.command(&["mcp"]);
+    command.env("CTX_SHELLS_REMOTE_WORKSPACE_ROOTS", work.parent().unwrap());
+    let mut host = Host::with(&mut command);
+    let made = host.call(
+        "session_create",
+        json!({"transport": "ssh", "host": "127.0.0.1", "port": sshd.port, "fingerprint": sshd.fingerprint,
+               "user": "ctxtest", "password": "sesame-7319", "workspace": work}),
+    );
+    let shell = made["session_id"].as_str().unwrap().to_owned();
+    host.call("session_checkpoint", json!({"session_id": shell}));
+    run("cd repo/app && chmod 755 data && echo 2 >a && echo l >new.log && chmod 2755 set");
+    // The files have the connection that was made last.
+    let last = sshd.connections().into_iter().max_by_key(|pid| pid.parse::<u32>().unwrap()).unwrap();
+    assert!(Command::new("kill").args(["-KILL", &last]).status().unwrap().success());
+    let restore = json!({"session_id": shell});
+    let done = until("the files to be reached again", || {
+        let said = host.tool("session_restore", restore.clone())["structuredContent"].clone();
+        said["files_changed"].is_array().then_some(said)
+    });
+    let changed: Vec<&str> =
+        done["files_changed"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(changed, ["a", "set"], "{done}");
+    let left = tree(&work);
+    assert_eq!(left[&work.join("a")].2, b"1\n");
+    assert_eq!(left[&work.join("set")].1, 0o755, "without the bit that a shorter mode leaves");
+    assert!(left.contains_key(&work.join("new.log")) && left.contains_key(&work.join("data/p")), "{left:?}");
+    let refused =
+        host.refused("session_create", json!({"transport": "ssh", "host": "h", "password": 73_197_319}));
+    assert!(refused.contains("must be a string") && !refused.contains("7319"), "{refused}");
 }

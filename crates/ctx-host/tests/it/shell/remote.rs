@@ -336,32 +336,13 @@ async fn a_command_on_a_host_that_does_not_answer_is_given_up_on() {
     let sshd = &Sshd::start("");
     let mut place = Elsewhere::new(sshd);
     place.config.remote.beat = Duration::from_secs(60);
-    gives_up(&place, Destination::Ssh(request(sshd)), || signal("-STOP", &connections_of(sshd))).await;
-    signal("-KILL", &connections_of(sshd));
-}
-
-/// A user of this test's own, with a password: they are mounted over the real ones for this sshd alone.
-fn sshd_with_password() -> Sshd {
-    sshd_with_user("/bin/sh")
-}
-
-/// The same with another shell to log in to.
-fn sshd_with_user(shell: &str) -> Sshd {
-    let dir = tempfile::tempdir().unwrap().keep();
-    let hash = Command::new("openssl").args(["passwd", "-6", "sesame-7319"]).output().unwrap();
-    let hash = String::from_utf8(hash.stdout).unwrap();
-    let add = |file: &str, line: &str| {
-        let text = std::fs::read_to_string(format!("/etc/{file}")).unwrap();
-        std::fs::write(dir.join(file), format!("{}\n{line}\n", text.trim_end())).unwrap();
-    };
-    add("passwd", &format!("ctxtest:x:54777:54777::/tmp:{shell}"));
-    add("shadow", &format!("ctxtest:{}:19000:0:99999:7:::", hash.trim()));
-    Sshd::start_in("PasswordAuthentication yes", Some(&dir))
+    gives_up(&place, Destination::Ssh(request(sshd)), || signal("-STOP", &sshd.connections())).await;
+    signal("-KILL", &sshd.connections());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_lets_in_and_is_seen_nowhere() {
-    let sshd = &sshd_with_password();
+    let sshd = &Sshd::with_user("/bin/sh");
     let place = Elsewhere::new(sshd);
     let login = |password: &str| SshRequest {
         user: Some("ctxtest".to_owned()),
@@ -387,25 +368,48 @@ async fn a_password_lets_in_and_is_seen_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_is_not_for_a_jump_host_that_asks_in_the_same_words() {
+    let (target, jump) = (&Sshd::with_user("/bin/sh"), Sshd::with_user("/bin/sh"));
+    let mut place = Elsewhere::new(target);
+    let config = place.dir.path().join("config");
+    let text = format!(
+        "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nHost via\n  HostName 127.0.0.1\n  Port {}\n  \
+         ProxyJump ctxtest@127.0.0.1:{}\n",
+        target.port, jump.port
+    );
+    std::fs::write(&config, text).unwrap();
+    place.config.remote.ssh_config = Some(config);
+    let login = SshRequest {
+        host: "via".to_owned(),
+        port: None,
+        user: Some("ctxtest".to_owned()),
+        key_path: None,
+        password: Some("sesame-7319".to_owned()),
+        ..request(target)
+    };
+    place.refused(login, Code::Eacces, "refused the login").await;
+    let log = std::fs::read_to_string(jump.dir.join("log")).unwrap();
+    assert!(log.contains("ctxtest") && !log.contains("Accepted password"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_takes_too_few_sessions_is_told_of_and_no_second_connection_is_made() {
+    for sessions in 1..=2 {
+        let sshd = &Sshd::start(&format!("MaxSessions {sessions}"));
+        let place = Elsewhere::new(sshd);
+        place.refused(request(sshd), Code::Ehostdown, "ctx needs three (MaxSessions").await;
+        let log = std::fs::read_to_string(sshd.dir.join("log")).unwrap();
+        assert_eq!(log.matches("Accepted publickey").count(), 1, "{log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_login_without_a_shell_is_called_that() {
-    let sshd = &sshd_with_user("/bin/false");
+    let sshd = &Sshd::with_user("/bin/false");
     let place = Elsewhere::new(sshd);
     let password = Some("sesame-7319".to_owned());
     let login = SshRequest { user: Some("ctxtest".to_owned()), key_path: None, password, ..request(sshd) };
     place.refused(login, Code::Ehostdown, "lets in but runs no commands").await;
-}
-
-/// The sshd processes of a server's connections.
-fn connections_of(sshd: &Sshd) -> Vec<String> {
-    let mark = format!("{}/config", sshd.dir.display());
-    let listening = Command::new("pgrep").args(["-f", &mark]).output().unwrap();
-    let listening = String::from_utf8(listening.stdout).unwrap();
-    let mut found = Vec::new();
-    for parent in listening.split_whitespace() {
-        let children = Command::new("pgrep").args(["-P", parent, "sshd"]).output().unwrap();
-        found.extend(String::from_utf8(children.stdout).unwrap().split_whitespace().map(str::to_owned));
-    }
-    found
 }
 
 fn signal(signal: &str, pids: &[String]) {
@@ -423,7 +427,7 @@ async fn cut(sshd: &Sshd, by: &str) {
     let started = Instant::now();
     let (result, ()) = tokio::join!(exec(&host, &id, &command), async {
         eventually("the command's start", || file.exists()).await;
-        signal(by, &connections_of(sshd));
+        signal(by, &sshd.connections());
     });
     let error = result.unwrap_err();
     assert_eq!(error.code(), Code::Ehostdown, "{error}");
@@ -432,7 +436,7 @@ async fn cut(sshd: &Sshd, by: &str) {
     let pid = pid_in(&file).unwrap();
     // The other side's own guard: the connection is gone.
     eventually("the end of what was left there", || !alive(pid)).await;
-    signal("-KILL", &connections_of(sshd));
+    signal("-KILL", &sshd.connections());
     host.shutdown().await;
 }
 
@@ -451,7 +455,7 @@ async fn a_shell_that_lost_its_connection_while_idle_says_so() {
     let sshd = &Sshd::start("");
     let place = Elsewhere::new(sshd);
     let (host, id) = place.create(Destination::Ssh(request(sshd))).await.unwrap();
-    signal("-KILL", &connections_of(sshd));
+    signal("-KILL", &sshd.connections());
     eventually("the shell is closed", || host.list().is_empty()).await;
     for _ in 0..2 {
         let error = exec(&host, &id, "true").await.unwrap_err();
