@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ctx_text::fence::{Program, programs};
+
 use super::short;
 
 /// What a policy says of a tool call.
@@ -44,6 +46,17 @@ impl Policy {
             (None, Effects::None) => Verdict::Allow,
             (None, Effects::Some) => Verdict::Ask,
         }
+    }
+
+    /// Whether what is allowed is allowed also where no cage is around it: a pattern that fits a command's whole text must
+    /// fit the name of each of its programs, where it has several, such as the `rm` of `make; rm -r x`.
+    pub fn fits_all_programs(&self, tool: &str, command: &str) -> bool {
+        let Some(rule) = self.rule_for(tool, &[command.to_owned()]) else { return false };
+        let programs = programs(command);
+        rule.pattern.as_deref().is_none_or(|pattern| {
+            let fits = |program: &Program| glob(pattern, program.name().unwrap_or_default());
+            programs.len() < 2 || programs.iter().all(fits)
+        })
     }
 
     /// The first rule that matches a call.
@@ -184,6 +197,25 @@ mod tests {
     fn a_rule_is_written_as_it_is_read() {
         for line in ["allow fs.*", "ask shell.exec", "deny shell.exec git  push *"] {
             assert_eq!(line.parse::<Rule>().unwrap().to_string(), line);
+        }
+    }
+
+    #[test]
+    fn without_a_cage_a_pattern_allows_no_other_program_behind_its_own() {
+        let policy = Policy { rules: vec!["allow shell.exec make*".parse().unwrap()] };
+        let all = Policy { rules: vec!["allow shell.exec *".parse().unwrap()] };
+        let bare = Policy { rules: vec!["allow shell.exec".parse().unwrap()] };
+        for (command, fits) in [
+            ("make all", true),
+            ("make a && make b", true),
+            ("make; rm -r x", false),
+            ("make $(rm x)", false),
+            ("make | tee log", false),
+            ("make `$X`", false),
+        ] {
+            assert_eq!(policy.fits_all_programs("shell.exec", command), fits, "{command}");
+            assert!(all.fits_all_programs("shell.exec", command));
+            assert!(bare.fits_all_programs("shell.exec", command));
         }
     }
 

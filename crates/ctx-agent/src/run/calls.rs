@@ -268,8 +268,10 @@ impl Desk<'_> {
         let subject = subjects.first();
         let on = subject.map(|subject| format!(" on {subject}")).unwrap_or_default();
         let denied = |message| Ok(Err(ToolError::new(Code::Eacces, message)));
+        let fits = |tool: &str| subject.is_some_and(|command| policy.fits_all_programs(tool, command));
         let verdict = match policy.decide(&call.name, effects, subjects) {
             Verdict::Allow if needs_operator => Verdict::Ask,
+            Verdict::Allow if host.is_some() && !fits(&call.name) => Verdict::Ask,
             verdict => verdict,
         };
         match (verdict, self.scope.approvals) {

@@ -18,7 +18,10 @@ struct Project {
 
 impl Project {
     fn new(builder: DaemonBuilder, file: &str) -> Project {
-        let sshd = Sshd::shared();
+        Project::on(Sshd::shared(), builder, file)
+    }
+
+    fn on(sshd: &Sshd, builder: DaemonBuilder, file: &str) -> Project {
         let dir = builder.place().path("proj");
         std::fs::create_dir_all(dir.join(".ctx")).unwrap();
         let text = format!("version: 1\nproject: proj\nprimary: {{model: \"debug:script\"}}\n{file}\n");
@@ -104,8 +107,14 @@ fn a_host_needs_trust_and_has_a_policy_a_shell_and_redaction_of_its_own() {
             there("rm -f /nowhere"),
             there("echo forbidden"),
             ("shell.exec", json!({ "command": "true", "host": "other" })),
+            // A pattern allows no other program behind the one that it names.
+            there("echo a; touch /tmp/not-allowed"),
+            there("echo $(touch /tmp/not-allowed)"),
         ],
     );
+    for asked in &given[6..8] {
+        assert!(asked.contains("needs an approval"), "{asked}");
+    }
     assert!(given[0].starts_with("from 127.0.0.1 ") && given[0].contains("[stderr]\nloud\n"), "{}", given[0]);
     assert!(given[1].starts_with("[REDACTED:") && !given[1].contains(&secret), "{}", given[1]);
     assert!(given[2].contains("shell.exec@build on true needs an approval"), "{}", given[2]);
@@ -128,6 +137,21 @@ fn a_host_needs_trust_and_has_a_policy_a_shell_and_redaction_of_its_own() {
     assert!(given[1].starts_with("A=\n/work\n"), "{}", given[1]);
     assert!(given[2].starts_with("1\n2\n3\n/tmp\nkept\n"), "{}", given[2]);
     assert_eq!(given[3], "no command was running");
+}
+
+#[test]
+fn an_agent_is_told_that_its_shell_was_lost_while_nothing_ran_in_it() {
+    let sshd = Sshd::start("");
+    let project = Project::on(&sshd, build(), FILE).trusted();
+    project.call(&["--yes"], &[there("export A=kept; cd /tmp")]);
+    let killed = Command::new("kill").arg("-KILL").args(sshd.connections()).status();
+    assert!(killed.unwrap().success());
+    let given = project.call(&["--yes"], &[there("echo \"A=$A\""), there("echo \"A=$A\"; pwd")]);
+    assert!(
+        given[0].contains("EHOSTDOWN") && given[0].contains("directory and variables are gone"),
+        "{given:?}"
+    );
+    assert!(given[1].starts_with("A=\n") && !given[1].contains("/tmp"), "{given:?}");
 }
 
 #[test]
