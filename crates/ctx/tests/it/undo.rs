@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use testkit::TestDaemon;
@@ -393,4 +393,25 @@ fn a_run_whose_files_are_not_saved_has_a_notice_that_says_why() {
     assert!(refused.contains("the session's notices say why"), "{refused}");
     let none = daemon.ctx(&["diff", "coder/work"]);
     assert!(none.stderr.contains("no saved file changes in coder/work"), "{none:?}");
+}
+
+#[test]
+fn a_diff_that_goes_into_a_file_is_a_patch_with_the_bytes_of_the_files() {
+    let daemon = daemon();
+    let dir = daemon.workspace();
+    let old = [("dos", "one\r\ntwo\r\n"), ("odd", "a\x0cb\n")];
+    let new = [("dos", "one\r\n2\r\n"), ("odd", "a\x0cc \x1b[31m\n")];
+    let put =
+        |files: [(&str, &str); 2]| files.map(|(name, text)| std::fs::write(dir.join(name), text).unwrap());
+    put(old);
+    let steps = new.map(|(name, text)| [reading(name), writing(name, text)]).concat();
+    run(&daemon, json!(steps));
+    let patch = daemon.path("changes.patch");
+    std::fs::write(&patch, daemon.ctx(&["diff", "coder/work"]).ok()).unwrap();
+    put(old);
+    let applied = Command::new("git").arg("apply").arg(&patch).current_dir(&dir).status();
+    assert!(applied.unwrap().success());
+    for (name, text) in new {
+        assert_eq!(read(&dir, name).as_deref(), Some(text));
+    }
 }

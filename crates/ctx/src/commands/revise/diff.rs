@@ -1,6 +1,6 @@
 //! `ctx diff`: what a session changed in files.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use ctx_api::http::Changes;
 
@@ -21,7 +21,7 @@ use crate::{sessions, words};
 Examples:
   ctx diff coder                  the current session, as a unified diff
   ctx diff coder --stat           only the names
-  ctx diff coder > changes.patch
+  ctx diff coder > changes.patch  for `git apply`; files that are not text are only named
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
@@ -47,10 +47,12 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         output::say(format_args!("no saved file changes in {}", args.session));
         return Ok(());
     };
-    let paint = Paint::for_stdout();
+    let (paint, is_terminal) = (Paint::for_stdout(), std::io::stdout().is_terminal());
     let mut out = output::stdout();
     for file in &changes.files {
         match &file.diff {
+            // Not as it would be shown: a patch has the bytes of the files.
+            Some(text) if !args.stat && !is_terminal => out.write_all(text.as_bytes())?,
             Some(text) if !args.stat => out.write_all(diff::text(text, "", paint).as_bytes())?,
             _ => {
                 let sign = match file.change.as_str() {
