@@ -69,6 +69,7 @@ pub(super) fn paint<T: EventListener>(
         brush.cursor(term.grid(), &saved, Line(0));
         brush.put(b"\x1b7");
     }
+    brush.put(&footprint.unmodelled());
     brush.put(&footprint.without_colours());
     brush.colours(term);
     if !title.is_empty() {

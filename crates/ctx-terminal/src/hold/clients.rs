@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::event::PollFlags;
 
+use super::super::keyboard::is_typed;
 use super::super::protocol::{Decoder, FromHolder, Hello, Mode, Size, ToHolder};
 
 /// What may be on its way to a client; output beyond it is not sent, and the client gets a fresh screen later.
@@ -147,11 +148,11 @@ impl Clients {
         }
     }
 
-    /// Whoever joined takes the keyboard with each key and each size, and a writer with each key. What begins with an escape
-    /// may be no key: all writers' terminals see the program's questions, and answer them.
+    /// Whoever joined takes the keyboard with each key and each size, and a writer with each key and each paste. Answers are
+    /// neither: all writers' terminals see the program's questions.
     pub fn take_keyboard(&mut self, at: usize, typed: Option<&[u8]>) {
         self.turns += 1;
-        let is_key = typed.is_some_and(|bytes| !bytes.starts_with(b"\x1b"));
+        let is_key = typed.is_some_and(is_typed);
         let takes = |client: &&mut Client| client.is(Mode::Join) || (client.is(Mode::Write) && is_key);
         if let Some(client) = self.all.get_mut(at).filter(takes) {
             client.turn = self.turns;

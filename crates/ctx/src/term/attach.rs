@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::{pipe, unregister};
 
-use super::keys::{Act, Keys};
+use super::keys::{Act, Keys, leaves};
 use super::raw::{Raw, put, size};
 
 /// How long a line over the screen is shown.
@@ -241,7 +241,7 @@ impl Attached {
 
     /// Does what was typed; true: the person leaves.
     fn act(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        if self.who == As::Watcher && bytes.iter().any(|byte| matches!(byte, b'q' | 0x03)) {
+        if self.who == As::Watcher && leaves(bytes) {
             return Ok(true);
         }
         for act in self.keys.read(bytes) {
