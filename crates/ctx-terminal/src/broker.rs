@@ -19,8 +19,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::Account;
 use super::checks::{check, has_program};
-use super::client::{Connection, connect_to};
+use super::client::{Connection, Refused, connect_to};
 use super::export::Chunked;
+use super::key_names::{CursorKeys, typed};
 use super::model::{Model, Screen};
 use super::place::{self, About, Bounds, CageAround, End, EndReason, SOCKET, Spec, TRANSCRIPT};
 use super::protocol::{FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION};
@@ -48,6 +49,10 @@ pub enum TerminalError {
     NameTaken(String),
     #[error("{message}")]
     Invalid { field: &'static str, message: String },
+    #[error("{0}; type it again when the program has read some of it")]
+    Refused(String),
+    #[error("the holder of the terminal `{0}` does not answer: it is stopped, or the machine is very busy")]
+    Silent(String),
     #[error("you have {0} terminals, which is the most; close one first")]
     TooMany(usize),
     #[error(transparent)]
@@ -64,6 +69,8 @@ impl TerminalError {
             TerminalError::NameTaken(_) => Code::Eexist,
             TerminalError::Invalid { .. } => Code::Einval,
             TerminalError::TooMany(_) => Code::Ebusy,
+            TerminalError::Refused(_) => Code::Eagain,
+            TerminalError::Silent(_) => Code::Etimedout,
             TerminalError::Rights(_) => Code::Eacces,
             TerminalError::Io { .. } => Code::Eio,
         }
@@ -124,6 +131,24 @@ impl Terminal {
     /// What a person calls it.
     fn label(&self) -> String {
         self.about.name.clone().unwrap_or_else(|| self.about.id.to_string())
+    }
+
+    /// How its program wants the cursor keys.
+    fn cursor_keys(&self) -> CursorKeys {
+        let is_application = self.status.as_ref().is_some_and(|status| status.has_application_cursor);
+        if is_application { CursorKeys::Application } else { CursorKeys::Normal }
+    }
+
+    /// What became of something that its holder was asked for.
+    fn unanswered(&self, what: &'static str) -> impl FnOnce(io::Error) -> TerminalError {
+        let label = self.label();
+        move |error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => TerminalError::Silent(label),
+            _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
+                Some(Refused(message)) => TerminalError::Refused(message.clone()),
+                None => TerminalError::Io { what, error },
+            },
+        }
     }
 
     /// Why it is closed.
@@ -304,7 +329,7 @@ impl Terminals {
                 holder.send(&ToHolder::Close)?;
                 holder.wait_for(|said| matches!(said, FromHolder::End(_)).then_some(()))
             });
-            if let Err(error) = asked.map_err(failed("close the terminal")) {
+            if let Err(error) = asked.map_err(terminal.unanswered("close the terminal")) {
                 // A holder that ends closes its socket; one that does not answer is an error.
                 let now = self.find(uid, word)?;
                 return if now.state == State::Closed { Ok(now) } else { Err(error) };
@@ -324,7 +349,7 @@ impl Terminals {
                         _ => None,
                     })
                 });
-                asked.map_err(failed("read the screen"))
+                asked.map_err(terminal.unanswered("read the screen"))
             });
             let now = self.find(uid, &terminal.about.id.to_string())?;
             return if now.state == State::Closed { self.screen(uid, &now) } else { asked };
@@ -336,21 +361,34 @@ impl Terminals {
         }
     }
 
-    /// Types into a terminal; the holder has it when this returns.
-    pub fn send(&self, uid: u32, terminal: &Terminal, bytes: Vec<u8>) -> Result<(), TerminalError> {
+    /// Types some text and then some keys into a terminal; the holder has it when this returns.
+    pub fn send(
+        &self,
+        uid: u32,
+        terminal: &Terminal,
+        text: &str,
+        keys: &[String],
+    ) -> Result<(), TerminalError> {
+        let bytes = typed(text, keys, terminal.cursor_keys())?;
         let mut holder = self.ask(uid, terminal)?;
-        let sent = holder.send(&ToHolder::Input(bytes));
-        sent.map_err(|_| TerminalError::Ended(terminal.label()))?;
-        // The program may end by what was typed, and its holder with it, before it answers.
-        let _ = holder
+        let sent = holder.send(&ToHolder::Input(bytes)).map_err(terminal.unanswered("type"));
+        if let Err(TerminalError::Io { .. }) = sent {
+            return Err(TerminalError::Ended(terminal.label()));
+        }
+        sent?;
+        let answered = holder
             .send(&ToHolder::Status)
             .and_then(|()| holder.wait_for(|said| matches!(said, FromHolder::Status(_)).then_some(())));
-        Ok(())
+        match answered.map_err(terminal.unanswered("type")) {
+            // The program may end by what was typed, and its holder with it, before it answers.
+            Ok(()) | Err(TerminalError::Io { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn ask(&self, uid: u32, terminal: &Terminal) -> Result<Connection, TerminalError> {
         let stream = self.connect(uid, terminal)?;
-        Connection::new(stream, ASK).map_err(failed("ask the terminal"))
+        Connection::new(stream, ASK).map_err(terminal.unanswered("ask the terminal"))
     }
 
     /// What a terminal has shown.

@@ -15,6 +15,7 @@ use alacritty_terminal::vte::ansi::{Processor, Rgb};
 use serde::{Deserialize, Serialize};
 
 use super::footprint::Footprint;
+use super::key_names::CursorKeys;
 use super::place::Bounds;
 use super::protocol::Size;
 use super::{repaint, unseen};
@@ -211,6 +212,12 @@ impl Model {
 
     pub fn title(&self) -> String {
         self.events.0.borrow().title.clone().unwrap_or_default()
+    }
+
+    /// How the program wants the cursor keys.
+    pub fn cursor_keys(&self) -> CursorKeys {
+        let is_application = self.term.mode().contains(alacritty_terminal::term::TermMode::APP_CURSOR);
+        if is_application { CursorKeys::Application } else { CursorKeys::Normal }
     }
 
     /// Output that paints this screen, with its modes, on any terminal of the same size; before it, so many lines of

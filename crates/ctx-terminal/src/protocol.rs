@@ -107,6 +107,9 @@ pub struct Status {
     /// Lines above the screen.
     #[serde(default)]
     pub scrollback: usize,
+    /// The program has asked for the other form of the cursor keys (DECCKM).
+    #[serde(default)]
+    pub has_application_cursor: bool,
     /// Since when nothing came and nothing was typed.
     pub idle_ms: u64,
     /// Why the transcript has gaps.

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, NewTerminal, Terminal, TerminalCursor, TerminalInput, TerminalScreen};
 use ctx_engine::{Caller, Clock, SystemClock};
 use ctx_session::{Code, Refusal};
-use ctx_terminal::{Size, TerminalError, Terminals, typed};
+use ctx_terminal::{Size, TerminalError, Terminals};
 use futures_util::stream;
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -197,9 +197,8 @@ pub(super) async fn input(
     Given(input): Given<TerminalInput>,
 ) -> Answer<StatusCode> {
     ask(&api, caller, move |terminals| {
-        let bytes = typed(&input.text, &input.keys)?;
         let found = terminals.find(caller.uid, &id)?;
-        terminals.send(caller.uid, &found, bytes)
+        terminals.send(caller.uid, &found, &input.text, &input.keys)
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)

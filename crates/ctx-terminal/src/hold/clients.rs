@@ -42,9 +42,11 @@ impl Client {
         &self.stream
     }
 
-    /// What to wait for: its words, unless the program has too many to take already, and room for ours.
+    /// What to wait for: its words, and room for ours. One that is attached waits with what it types while the program has
+    /// too much to take already; who only asks is always heard.
     pub fn wants(&self, is_full: bool) -> PollFlags {
-        let words = if is_full { PollFlags::empty() } else { PollFlags::IN };
+        let is_patient = self.is(Mode::Write) || self.is(Mode::Join);
+        let words = if is_full && is_patient { PollFlags::empty() } else { PollFlags::IN };
         let room = if self.is_sending() { PollFlags::OUT } else { PollFlags::empty() };
         words | room
     }
@@ -192,6 +194,11 @@ impl Clients {
             Some(Mode::Ask) => true,
             Some(Mode::Watch) | None => false,
         }
+    }
+
+    /// It sends single things, and is told what becomes of them.
+    pub fn asks(&self, at: usize) -> bool {
+        self.all.get(at).is_some_and(|client| client.is(Mode::Ask))
     }
 
     /// The lines that a client is shown with a fresh screen; None: it is not attached.
