@@ -116,6 +116,37 @@ fn mend_halves(grid: &mut Grid<Cell>) {
     }
 }
 
+/// Does something to the grid that is shown and to the other: going back to the alternate screen clears it.
+pub(super) fn on_both_screens<T: EventListener>(term: &mut Term<T>, act: impl Fn(&mut Grid<Cell>)) {
+    act(term.grid_mut());
+    if term.mode().contains(TermMode::ALT_SCREEN) {
+        let alternate = term.grid().clone();
+        term.swap_alt();
+        act(term.grid_mut());
+        term.swap_alt();
+        *term.grid_mut() = alternate;
+    }
+}
+
+/// Takes the combining characters beyond so many off each cell.
+pub(super) fn thin_marks(grid: &mut Grid<Cell>, most: usize) {
+    let first = -i32::try_from(grid.history_size()).unwrap_or_default();
+    let lines = i32::try_from(grid.screen_lines()).unwrap_or_default();
+    for line in first..lines {
+        for cell in &mut grid[Line(line)][..] {
+            let Some(marks) = cell.zerowidth().filter(|marks| marks.len() > most).map(<[char]>::to_vec)
+            else {
+                continue;
+            };
+            let (link, underline) = (cell.hyperlink(), cell.underline_color());
+            cell.extra = None;
+            cell.set_hyperlink(link);
+            cell.set_underline_color(underline);
+            marks.into_iter().take(most).for_each(|mark| cell.push_zerowidth(mark));
+        }
+    }
+}
+
 /// The lines that scroll: the first, and the one after the last. The model does not show them, but with the origin mode
 /// the cursor cannot leave them.
 pub(super) fn region<T: EventListener>(term: &mut Term<T>) -> (usize, usize) {
