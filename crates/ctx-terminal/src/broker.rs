@@ -472,6 +472,8 @@ fn last_screen(transcript: impl Chunked) -> io::Result<Screen> {
 /// Starts a holder and waits until clients can connect to it.
 fn start(spec: &Spec) -> Result<(), TerminalError> {
     let what = "start the terminal";
+    // What this daemon was started with is not for holders and their programs.
+    ctx_cage::keep_descriptors();
     let mut child = Command::new("/proc/self/exe")
         .arg0("ctx")
         .arg("hold")

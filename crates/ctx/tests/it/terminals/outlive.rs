@@ -121,6 +121,25 @@ fn a_sequence_without_an_end_and_endless_marks_take_bounded_memory() {
     assert!(terms.transcript("endless").len() > 120 * 1024 * 1024, "the transcript has all of it");
 }
 
+#[test]
+fn a_holder_and_its_program_keep_nothing_open_that_the_daemon_was_started_with() {
+    let daemon = build();
+    let lock = daemon.place().path("held");
+    std::fs::write(&lock, "").unwrap();
+    let open = format!("exec 9<'{}' && exec \"$@\"", lock.display());
+    let terms = Terms { daemon: daemon.under(&["sh", "-c", &open, "sh"]).start() };
+    let shown = terms.run("clean", &["sh", "-c", "ls -l /proc/self/fd; echo listed; cat"]);
+    let screen = terms.shows(&shown, "listed");
+    assert!(!screen.contains("held"), "{screen}");
+    let has = |pid: &str| {
+        let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        fds.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|path| path == lock)
+    };
+    assert!(has(&terms.pid().to_string()), "the daemon has it");
+    let holder = peer(terms.listed("clean")["socket"].as_str().unwrap());
+    assert!(!has(&holder.as_raw_nonzero().to_string()));
+}
+
 const ANN: u32 = 54_401;
 const BOB: u32 = 54_402;
 
