@@ -258,6 +258,13 @@ impl Model {
         repaint::paint(&mut self.term, scrollback, &title, &self.footprint)
     }
 
+    /// Output that paints what fits into a smaller window, which is as after a repaint: the columns from the left, and the rows
+    /// that end with the cursor where those from the top do not reach it. Nothing wraps or scrolls.
+    pub fn clipped(&mut self, window: Size) -> Vec<u8> {
+        self.release();
+        repaint::clip(&self.term, window)
+    }
+
     /// Lines of scrollback there are.
     pub fn scrollback(&mut self) -> usize {
         self.draw();
@@ -384,6 +391,27 @@ mod tests {
             let both = [&mut model, &mut drawn].map(|model| String::from_utf8(model.repaint(30)).unwrap());
             assert_eq!(both[0], both[1], "{before:?}");
         }
+    }
+
+    #[test]
+    fn a_window_that_is_too_small_gets_the_left_of_the_rows_down_to_the_cursor() {
+        let mut model = Model::new(Size::new(20, 5));
+        model.feed("\x1b[41m1234567890abc\x1b[m\r\nlong enough to be wrapped\r\n12345界\r\nlast".as_bytes());
+        let mut shown = |window: Size| {
+            let mut small = Model::new(window);
+            small.feed(b"something else\x1b[H");
+            let fresh = Model::new(window).repaint(0);
+            small.feed(&[fresh, model.clipped(window)].concat());
+            small.screen()
+        };
+        let narrow = shown(Size::new(6, 7));
+        assert_eq!(narrow.text, "123456\nlong e\napped\n12345\nlast");
+        assert_eq!((narrow.cursor.row, narrow.cursor.col, narrow.cursor.visible), (4, 4, true));
+        let low = shown(Size::new(30, 2));
+        assert_eq!((low.text.as_str(), low.cursor.row), ("12345界\nlast", 1));
+        assert!(!shown(Size::new(4, 2)).cursor.visible);
+        let repainted = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(repainted(&model.clipped(Size::new(6, 9))).contains("\x1b[0;41m123456"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use alacritty_terminal::vte::ansi::{
 };
 
 use super::footprint::Footprint;
+use super::protocol::Size;
 
 /// Everything that an earlier screen may have left: attributes, links, charsets, region, modes, alternate screen.
 const BEGIN: &[u8] =
@@ -88,6 +89,25 @@ pub(super) fn paint<T: EventListener>(
     let top = if is_origin { Line(i32::try_from(region.0).unwrap_or_default()) } else { Line(0) };
     brush.cursor(term.grid(), &term.grid().cursor, top);
     brush.modes(term);
+    brush.out
+}
+
+/// Paints what fits into a window on top of what it shows already.
+pub(super) fn clip<T: EventListener>(term: &Term<T>, window: Size) -> Vec<u8> {
+    let (grid, cols) = (term.grid(), usize::from(window.cols));
+    let rows = i32::from(window.rows).min(i32::try_from(grid.screen_lines()).unwrap_or_default());
+    let Point { line, column } = grid.cursor.point;
+    let first = (line.0 + 1 - rows).max(0);
+    let mut brush =
+        Brush { out: b"\x1b[?25l\x1b[0m".to_vec(), pen: Cell::default(), draws_lines: [false, false] };
+    for row in 0..rows {
+        brush.write(format_args!("\x1b[{};1H", row + 1));
+        brush.clipped_row(&grid[Line(first + row)], cols);
+    }
+    brush.write(format_args!("\x1b[{};{}H", line.0 - first + 1, column.0.min(cols - 1) + 1));
+    if term.mode().contains(TermMode::SHOW_CURSOR) && column.0 < cols {
+        brush.put(b"\x1b[?25h");
+    }
     brush.out
 }
 
@@ -221,6 +241,25 @@ impl Brush {
         }
         if is_wrapped && column < row.len() {
             self.attributes(&Cell::default());
+            self.put(b"\x1b[K");
+        }
+    }
+
+    /// As much of a row as fits into so many columns; the rest of these is blank.
+    fn clipped_row(&mut self, row: &Row<Cell>, cols: usize) {
+        let mut column = 0;
+        while column < row.len() {
+            let is_whole = is_whole(row, column);
+            let next = column + if is_whole { 2 } else { 1 };
+            if next > cols {
+                break;
+            }
+            self.cell(&row[Column(column)], is_whole);
+            column = next;
+        }
+        self.attributes(&Cell::default());
+        // Behind the last column this would erase that one.
+        if column < cols {
             self.put(b"\x1b[K");
         }
     }

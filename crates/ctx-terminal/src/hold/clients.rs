@@ -161,6 +161,7 @@ impl Clients {
         }
     }
 
+    /// Notes the size of a client's own terminal.
     pub fn resize(&mut self, at: usize, size: Size) {
         if let Some(hello) = self.all.get_mut(at).and_then(|client| client.hello.as_mut()) {
             hello.size = Some(size);

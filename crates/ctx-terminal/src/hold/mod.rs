@@ -391,6 +391,7 @@ impl Holder {
         };
         if self.program.resize(size).is_ok() {
             self.model.resize(size);
+            self.clients.tell_attached(&FromHolder::Resized(size));
             let kept = self.transcript.resize(self.started.elapsed(), size);
             self.note_gap(kept);
         }

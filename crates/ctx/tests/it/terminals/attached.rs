@@ -121,6 +121,43 @@ fn the_prefix_works_where_the_program_has_asked_for_other_keys_and_these_come_an
     assert!(!terms.screen("vim").contains('['), "{}", terms.screen("vim"));
 }
 
+/// What a person sees in a window of 80 by 24.
+fn seen(person: &Pty) -> String {
+    let mut screen = Model::new(Size::new(80, 24));
+    screen.feed(person.shown().as_bytes());
+    screen.screen().text
+}
+
+#[test]
+fn a_window_that_is_too_small_shows_what_fits_and_says_so() {
+    let terms = Terms::start();
+    let long = |word: &str| word.repeat(100);
+    let program = format!("echo {}; echo below; exec cat", long("a"));
+    let size = ["--cols", "120", "--rows", "30"];
+    let run = [&["term", "run", "--detach", "--name", "wide"], &size[..], &["--", "sh", "-c", &program]];
+    terms.ctx(&run.concat()).ok();
+    terms.shows("wide", "below");
+    let mut watcher = Pty::ctx(&terms, &["term", "watch", "wide"]);
+    watcher.wait_for("cut: 120x30 in 80x24; make the window larger; q leaves");
+    terms.ctx(&["term", "send", "wide", &long("b"), "--enter"]).ok();
+    // Once typed, and once by the program.
+    watcher.wait_for("bbb");
+    until("the line of the program", || {
+        watcher.wait_for("\x1b[5;1H");
+        let rows: Vec<String> = seen(&watcher).lines().take(4).map(str::to_owned).collect();
+        let wanted = [&long("a")[..80], "below", &long("b")[..80], &long("b")[..80]];
+        (rows == wanted).then_some(())
+    });
+    // Somebody with a window of that size takes the keyboard: it fits.
+    let mut person = Pty::ctx(&terms, &["term", "attach", "wide"]);
+    person.wait_for("Ctrl-\\ d detaches");
+    person.type_keys(&format!("{}\r", long("c")));
+    until("a line that wraps", || {
+        watcher.wait_for("cc");
+        seen(&watcher).contains(&format!("{}\n{}", &long("c")[..80], &long("c")[..20])).then_some(())
+    });
+}
+
 #[test]
 fn questions_of_the_program_are_answered_once() {
     let terms = Terms::start();
