@@ -85,9 +85,11 @@ async def channel():
     await type(ws, pty, b"word\r")
     await ptys(ws, shown(b"got word\r\n"))
     await ws.send(json.dumps({"channel": "pty", "type": "resize", "pty_id": pty, "cols": 100, "rows": 30}))
-    await ptys(ws, shown(b"size 100 30"))
+    frames, _ = await ptys(ws, shown(b"size 100 30"))
+    assert [(f["cols"], f["rows"]) for f in frames if f["type"] == "resized"] == [(100, 30)], frames
     for bad in ({"type": "stdin", "pty_id": pty, "data": "!"}, {"type": "stdin", "pty_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "data": ""},
-                {"type": "resize", "pty_id": pty, "cols": 0, "rows": 1}, {"type": "shout", "pty_id": pty}):
+                {"type": "resize", "pty_id": pty, "cols": 0, "rows": 1},
+                {"type": "resize", "pty_id": pty, "cols": 1001, "rows": 1}, {"type": "shout", "pty_id": pty}):
         await ws.send(json.dumps({"channel": "pty", **bad}))
         frames, _ = await ptys(ws, lambda one, output: one["type"] == "error")
     # Who leaves stops nothing; who comes back sees the screen.

@@ -20,6 +20,7 @@ pub use error::CageError;
 pub use limits::cgroups::{parent_of, sweep};
 pub use limits::{Base, CgroupPlan, Freezing, Means, Version};
 pub use parse::{parse_mount, parse_size, parse_time};
+pub use running::descriptors::keep as keep_descriptors;
 pub use running::seccomp::filters;
 pub use running::{Ended, Io, RunningCage};
 pub use system::{Toolchains, find, find_bwrap, system_mounts};

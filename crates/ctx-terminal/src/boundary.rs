@@ -7,7 +7,7 @@
 const HELD_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+pub(super) enum State {
     #[default]
     Ground,
     /// After ESC, or its intermediate bytes.
@@ -82,7 +82,7 @@ impl Boundary {
 }
 
 /// The state after a byte within a sequence.
-fn after(state: State, byte: u8) -> State {
+pub(super) fn after(state: State, byte: u8) -> State {
     match (state, byte) {
         (_, 0x18 | 0x1a) => State::Ground,
         (State::Escape | State::Control, 0x1b) => State::Escape,

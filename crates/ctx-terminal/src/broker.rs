@@ -19,8 +19,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::Account;
 use super::checks::{check, has_program};
-use super::client::{Connection, connect_to};
+use super::client::{Connection, Refused, connect_to};
 use super::export::Chunked;
+use super::key_names::{CursorKeys, typed};
 use super::model::{Model, Screen};
 use super::place::{self, About, Bounds, CageAround, End, EndReason, SOCKET, Spec, TRANSCRIPT};
 use super::protocol::{FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION};
@@ -30,8 +31,10 @@ use ctx_cage::rights::{Rights, RightsError, groups_of};
 
 /// Enough for a thread that only waits.
 const WAITING_STACK: usize = 64 * 1024;
-/// Terminals that are listed, with those that have ended: the newest.
-const LISTED_MAX: usize = 1_000;
+/// Terminals that have ended, of those that are listed: the newest.
+const ENDED_MAX: usize = 1_000;
+/// Terminals without an end that are asked whether they live: more than a user can have, with those whose holders were killed.
+const OPEN_MAX: usize = 10_000;
 /// How long a holder may take to start, and what it may say of why it does not.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_BYTES_MAX: usize = 4096;
@@ -48,6 +51,10 @@ pub enum TerminalError {
     NameTaken(String),
     #[error("{message}")]
     Invalid { field: &'static str, message: String },
+    #[error("{0}; type it again when the program has read some of it")]
+    Refused(String),
+    #[error("the holder of the terminal `{0}` does not answer: it is stopped, or the machine is very busy")]
+    Silent(String),
     #[error("you have {0} terminals, which is the most; close one first")]
     TooMany(usize),
     #[error(transparent)]
@@ -64,6 +71,8 @@ impl TerminalError {
             TerminalError::NameTaken(_) => Code::Eexist,
             TerminalError::Invalid { .. } => Code::Einval,
             TerminalError::TooMany(_) => Code::Ebusy,
+            TerminalError::Refused(_) => Code::Eagain,
+            TerminalError::Silent(_) => Code::Etimedout,
             TerminalError::Rights(_) => Code::Eacces,
             TerminalError::Io { .. } => Code::Eio,
         }
@@ -124,6 +133,24 @@ impl Terminal {
     /// What a person calls it.
     fn label(&self) -> String {
         self.about.name.clone().unwrap_or_else(|| self.about.id.to_string())
+    }
+
+    /// How its program wants the cursor keys.
+    fn cursor_keys(&self) -> CursorKeys {
+        let is_application = self.status.as_ref().is_some_and(|status| status.has_application_cursor);
+        if is_application { CursorKeys::Application } else { CursorKeys::Normal }
+    }
+
+    /// What became of something that its holder was asked for.
+    fn unanswered(&self, what: &'static str) -> impl FnOnce(io::Error) -> TerminalError {
+        let label = self.label();
+        move |error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => TerminalError::Silent(label),
+            _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
+                Some(Refused(message)) => TerminalError::Refused(message.clone()),
+                None => TerminalError::Io { what, error },
+            },
+        }
     }
 
     /// Why it is closed.
@@ -258,8 +285,7 @@ impl Terminals {
                 }
                 terminal
             };
-            let dirs = newest(&home).into_iter();
-            dirs.filter_map(|dir| look(&dir, uid).map(without_screen)).collect::<Vec<_>>()
+            newest(&home).filter_map(|dir| look(&dir, uid).map(without_screen)).collect::<Vec<_>>()
         })?;
         found.sort_by_key(|terminal| terminal.about.id);
         Ok(found)
@@ -274,12 +300,12 @@ impl Terminals {
             }
             let is_named =
                 |dir: &PathBuf| place::read_about(dir).is_ok_and(|about| about.name.as_deref() == Some(word));
-            let mut ended = None;
-            for terminal in newest(&home).into_iter().filter(is_named).filter_map(|dir| look(&dir, uid)) {
+            let mut ended: Option<Terminal> = None;
+            for terminal in newest(&home).filter(is_named).filter_map(|dir| look(&dir, uid)) {
                 if terminal.state != State::Closed {
                     return Some(terminal);
                 }
-                ended = ended.or(Some(terminal));
+                ended = ended.into_iter().chain([terminal]).max_by_key(|terminal| terminal.about.id);
             }
             ended
         })?;
@@ -304,7 +330,7 @@ impl Terminals {
                 holder.send(&ToHolder::Close)?;
                 holder.wait_for(|said| matches!(said, FromHolder::End(_)).then_some(()))
             });
-            if let Err(error) = asked.map_err(failed("close the terminal")) {
+            if let Err(error) = asked.map_err(terminal.unanswered("close the terminal")) {
                 // A holder that ends closes its socket; one that does not answer is an error.
                 let now = self.find(uid, word)?;
                 return if now.state == State::Closed { Ok(now) } else { Err(error) };
@@ -324,7 +350,7 @@ impl Terminals {
                         _ => None,
                     })
                 });
-                asked.map_err(failed("read the screen"))
+                asked.map_err(terminal.unanswered("read the screen"))
             });
             let now = self.find(uid, &terminal.about.id.to_string())?;
             return if now.state == State::Closed { self.screen(uid, &now) } else { asked };
@@ -336,21 +362,34 @@ impl Terminals {
         }
     }
 
-    /// Types into a terminal; the holder has it when this returns.
-    pub fn send(&self, uid: u32, terminal: &Terminal, bytes: Vec<u8>) -> Result<(), TerminalError> {
+    /// Types some text and then some keys into a terminal; the holder has it when this returns.
+    pub fn send(
+        &self,
+        uid: u32,
+        terminal: &Terminal,
+        text: &str,
+        keys: &[String],
+    ) -> Result<(), TerminalError> {
+        let bytes = typed(text, keys, terminal.cursor_keys())?;
         let mut holder = self.ask(uid, terminal)?;
-        let sent = holder.send(&ToHolder::Input(bytes));
-        sent.map_err(|_| TerminalError::Ended(terminal.label()))?;
-        // The program may end by what was typed, and its holder with it, before it answers.
-        let _ = holder
+        let sent = holder.send(&ToHolder::Input(bytes)).map_err(terminal.unanswered("type"));
+        if let Err(TerminalError::Io { .. }) = sent {
+            return Err(TerminalError::Ended(terminal.label()));
+        }
+        sent?;
+        let answered = holder
             .send(&ToHolder::Status)
             .and_then(|()| holder.wait_for(|said| matches!(said, FromHolder::Status(_)).then_some(())));
-        Ok(())
+        match answered.map_err(terminal.unanswered("type")) {
+            // The program may end by what was typed, and its holder with it, before it answers.
+            Ok(()) | Err(TerminalError::Io { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn ask(&self, uid: u32, terminal: &Terminal) -> Result<Connection, TerminalError> {
         let stream = self.connect(uid, terminal)?;
-        Connection::new(stream, ASK).map_err(failed("ask the terminal"))
+        Connection::new(stream, ASK).map_err(terminal.unanswered("ask the terminal"))
     }
 
     /// What a terminal has shown.
@@ -371,13 +410,14 @@ fn term() -> Vec<(String, String)> {
 
 pub const ASK: Hello = Hello { version: VERSION, mode: Mode::Ask, size: None, scrollback: 0 };
 
-/// The directories of the newest terminals, the newest first.
-fn newest(home: &Path) -> Vec<PathBuf> {
+/// The directories of all terminals that may live, and of the newest that have ended; of both the newest first.
+fn newest(home: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
     let mut ids: Vec<Ulid> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     ids.sort_unstable_by(|a, b| b.cmp(a));
-    ids.truncate(LISTED_MAX);
-    ids.into_iter().map(|id| home.join(id.to_string())).collect()
+    let dirs = ids.into_iter().map(|id| home.join(id.to_string()));
+    let (ended, open): (Vec<PathBuf>, Vec<PathBuf>) = dirs.partition(|dir| place::has_end(dir));
+    open.into_iter().take(OPEN_MAX).chain(ended.into_iter().take(ENDED_MAX))
 }
 
 /// What is in a directory; None: no terminal, or one that is being made.
@@ -432,6 +472,8 @@ fn last_screen(transcript: impl Chunked) -> io::Result<Screen> {
 /// Starts a holder and waits until clients can connect to it.
 fn start(spec: &Spec) -> Result<(), TerminalError> {
     let what = "start the terminal";
+    // What this daemon was started with is not for holders and their programs.
+    ctx_cage::keep_descriptors();
     let mut child = Command::new("/proc/self/exe")
         .arg0("ctx")
         .arg("hold")
@@ -478,4 +520,121 @@ fn first_line(mut stdout: ChildStdout) -> Option<String> {
         }
     }
     Some(String::from_utf8_lossy(&said).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::protocol::{Decoder, Waiting};
+
+    const ID: u128 = 1 << 80;
+
+    fn plant(home: &Path, id: u128, name: &str, is_over: bool) -> PathBuf {
+        let about = About {
+            id: Ulid(id),
+            name: Some(name.to_owned()),
+            command: vec!["cat".to_owned()],
+            cwd: home.to_owned(),
+            created_at: Timestamp::from_millis(0),
+            session: None,
+            is_agents: false,
+            is_caged: false,
+        };
+        let dir = home.join(about.id.to_string());
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("about.json"), serde_json::to_vec(&about).unwrap()).unwrap();
+        let end = End {
+            reason: EndReason::Exited,
+            exit_code: Some(0),
+            ended_at: about.created_at,
+            bytes: 0,
+            lines: 0,
+            screen: Screen::default(),
+            transcript_error: None,
+        };
+        if is_over {
+            std::fs::write(dir.join("end.json"), serde_json::to_vec(&end).unwrap()).unwrap();
+        }
+        dir
+    }
+
+    /// Says hello to each client and nothing more.
+    fn answer(listener: &UnixListener) {
+        let status = Status {
+            version: VERSION,
+            state: State::Detached,
+            size: Size::new(80, 24),
+            attached: 0,
+            waiting: Some(Waiting::Input),
+            title: String::new(),
+            pid: 1,
+            bytes: 0,
+            lines: 0,
+            scrollback: 0,
+            has_application_cursor: false,
+            idle_ms: 0,
+            transcript_error: None,
+        };
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let (mut decoder, mut buffer) = (Decoder::default(), [0; 1024]);
+            while decoder.take().unwrap().is_none() {
+                let n = client.read(&mut buffer).unwrap();
+                decoder.push(&buffer[..n]);
+            }
+            client.write_all(&FromHolder::Welcome(status.clone()).encode()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_live_terminal_is_found_however_many_newer_ones_have_ended_and_its_name_is_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        let terminals = Terminals::new(root.path(), &Limits::default());
+        let home = terminals.dir_of(uid);
+        let kept = plant(&home, ID, "keep", false);
+        let listener = UnixListener::bind(kept.join(SOCKET)).unwrap();
+        std::thread::spawn(move || answer(&listener));
+        for number in 1..=u128::try_from(ENDED_MAX).unwrap() + 10 {
+            plant(&home, ID + number, "over", true);
+        }
+        // Its holder was killed.
+        plant(&home, ID - 1, "over", false);
+        let listed = terminals.list(uid).unwrap();
+        let live: Vec<u128> =
+            listed.iter().filter(|one| one.state != State::Closed).map(|one| one.about.id.0).collect();
+        assert_eq!((live, listed.len()), (vec![ID], ENDED_MAX + 2));
+        assert_eq!(terminals.find(uid, "keep").unwrap().state, State::Detached);
+        let newest = ID + u128::try_from(ENDED_MAX).unwrap() + 10;
+        assert_eq!(terminals.find(uid, "over").unwrap().about.id.0, newest);
+        let again = NewTerminal {
+            name: Some("keep".to_owned()),
+            command: vec!["cat".to_owned()],
+            cwd: None,
+            env: None,
+            size: Size::new(80, 24),
+            created_at: Timestamp::from_millis(0),
+            of: None,
+        };
+        assert!(matches!(terminals.check(uid, &again), Err(TerminalError::NameTaken(_))));
+    }
+
+    #[test]
+    fn a_holder_that_does_not_answer_is_called_so() {
+        let terminal = Terminal {
+            about: place::read_about(&plant(tempfile::tempdir().unwrap().path(), ID, "quiet", false))
+                .unwrap(),
+            dir: PathBuf::new(),
+            state: State::Detached,
+            status: None,
+            end: None,
+        };
+        for kind in [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut] {
+            let said = terminal.unanswered("read the screen")(kind.into()).to_string();
+            assert!(said.starts_with("the holder of the terminal `quiet` does not answer"), "{said}");
+        }
+        let refused = terminal.unanswered("type")(io::Error::other(Refused("no".to_owned())));
+        assert_eq!(refused.code(), Code::Eagain);
+    }
 }

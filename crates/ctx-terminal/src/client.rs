@@ -47,6 +47,11 @@ pub(super) fn connect_to(socket: &Path, uid: u32) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
+/// What the holder says that does not do what it was told.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(pub String);
+
 /// A connection that asks and waits.
 pub struct Connection {
     stream: UnixStream,
@@ -108,7 +113,7 @@ impl Connection {
         let asked = Instant::now();
         loop {
             match self.hear_since(asked)? {
-                Some(FromHolder::Refused(message)) => return Err(io::Error::other(message)),
+                Some(FromHolder::Refused(message)) => return Err(io::Error::other(Refused(message))),
                 Some(said) => {
                     if let Some(found) = fits(said) {
                         return Ok(found);

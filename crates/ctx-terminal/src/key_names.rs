@@ -6,12 +6,20 @@ use super::broker::TerminalError;
 #[derive(Debug, Clone, Copy)]
 enum Base {
     Plain(&'static [u8]),
-    /// `CSI A`; with Shift `CSI 1;2A`.
+    /// `CSI A`, or `SS3 A` for a program that has asked for it; with Shift `CSI 1;2A`.
     Letter(char),
     /// F1 to F4: `SS3 P`; with Shift `CSI 1;2P`.
     Function(char),
     /// `CSI 5~`; with Shift `CSI 5;2~`.
     Number(u8),
+}
+
+/// How the cursor keys are sent: a program that has asked for the second form (DECCKM) need not know the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CursorKeys {
+    #[default]
+    Normal,
+    Application,
 }
 
 /// Keys that have a name of their own, in any case; some have a second one.
@@ -77,7 +85,7 @@ impl With {
 }
 
 /// What a key sends: `Enter`, `F5`, `C-c` (Ctrl), `M-x` (Alt), `S-Up` (Shift), or a single character. None: there is no such key.
-pub fn keys(name: &str) -> Option<Vec<u8>> {
+pub fn keys(name: &str, cursor: CursorKeys) -> Option<Vec<u8>> {
     let (with, key) = With::split(name);
     let known = |(one, other, _): &&(&str, &str, Base)| {
         one.eq_ignore_ascii_case(key) || (!other.is_empty() && other.eq_ignore_ascii_case(key))
@@ -89,6 +97,9 @@ pub fn keys(name: &str) -> Option<Vec<u8>> {
     };
     let n = with.number();
     Some(match (base, n) {
+        (Base::Letter(letter), 1) if cursor == CursorKeys::Application => {
+            format!("\x1bO{letter}").into_bytes()
+        }
         (Base::Letter(letter), 1) => format!("\x1b[{letter}").into_bytes(),
         (Base::Function(letter), 1) => format!("\x1bO{letter}").into_bytes(),
         (Base::Number(number), 1) => format!("\x1b[{number}~").into_bytes(),
@@ -117,11 +128,11 @@ fn character(only: char, with: With) -> Option<Vec<u8>> {
 }
 
 /// The bytes of some text and keys, as they would be typed.
-pub fn typed(text: &str, names: &[String]) -> Result<Vec<u8>, TerminalError> {
+pub fn typed(text: &str, names: &[String], cursor: CursorKeys) -> Result<Vec<u8>, TerminalError> {
     let mut bytes = text.as_bytes().to_vec();
     for name in names {
-        let key =
-            keys(name).ok_or_else(|| TerminalError::Invalid { field: "keys", message: no_key(name) })?;
+        let key = keys(name, cursor)
+            .ok_or_else(|| TerminalError::Invalid { field: "keys", message: no_key(name) })?;
         bytes.extend_from_slice(&key);
     }
     Ok(bytes)
@@ -141,6 +152,15 @@ fn no_key(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cursor_keys_are_sent_as_the_program_has_asked_for_them() {
+        let names = ["Up", "Down", "Right", "Left", "Home", "End", "S-Up", "F1", "PageUp"].map(str::to_owned);
+        let sent = |cursor| String::from_utf8(typed("", &names, cursor).unwrap()).unwrap();
+        let others = "\x1b[1;2A\x1bOP\x1b[5~";
+        assert_eq!(sent(CursorKeys::Normal), format!("\x1b[A\x1b[B\x1b[C\x1b[D\x1b[H\x1b[F{others}"));
+        assert_eq!(sent(CursorKeys::Application), format!("\x1bOA\x1bOB\x1bOC\x1bOD\x1bOH\x1bOF{others}"));
+    }
 
     #[test]
     fn keys_have_the_names_that_people_know() {
@@ -178,12 +198,12 @@ mod tests {
             ("Esc", b"\x1b"),
             ("BSpace", b"\x7f"),
         ] {
-            assert_eq!(keys(name).as_deref(), Some(bytes), "{name}");
+            assert_eq!(keys(name, CursorKeys::Normal).as_deref(), Some(bytes), "{name}");
         }
         for name in ["", "Entr", "C-", "C-1", "C-cc", "F13", "F0", "X-a", "C-Enter"] {
-            assert_eq!(keys(name), None, "{name}");
+            assert_eq!(keys(name, CursorKeys::Normal), None, "{name}");
         }
-        let said = typed("", &["F13".to_owned()]).unwrap_err().to_string();
+        let said = typed("", &["F13".to_owned()], CursorKeys::Normal).unwrap_err().to_string();
         assert!(
             said.contains("no key `F13`; keys are Enter, Tab, BTab,") && said.contains("F1 to F12"),
             "{said}"

@@ -14,13 +14,20 @@ use alacritty_terminal::term::cell::Flags;
 use alacritty_terminal::vte::ansi::{Processor, Rgb};
 use serde::{Deserialize, Serialize};
 
+use super::bounded::Bounded;
 use super::footprint::Footprint;
+use super::key_names::CursorKeys;
 use super::place::Bounds;
 use super::protocol::Size;
 use super::{repaint, unseen};
 
 /// Plain output that the model has not drawn yet: beyond this it keeps what can still be seen of it, or draws it.
 const UNDRAWN_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Combining characters may pile up on cells without end: after so many characters that may be such, those beyond a bound are
+/// taken off all cells.
+const MARKS_MAX: usize = 1024 * 1024;
+const MARKS_OF_CELL_MAX: usize = 32;
 
 /// The colours of a terminal that nobody has coloured: what programs are told that ask.
 const FOREGROUND: Rgb = Rgb { r: 0xe5, g: 0xe5, b: 0xe5 };
@@ -119,6 +126,9 @@ pub struct Model {
     /// Plain output that is not drawn yet.
     undrawn: Vec<u8>,
     footprint: Footprint,
+    bounded: Bounded,
+    /// Characters beyond ASCII since the marks were thinned.
+    marks: usize,
 }
 
 impl Model {
@@ -131,14 +141,23 @@ impl Model {
         events.0.borrow_mut().size = Some(size);
         let config = Config { scrolling_history: lines, kitty_keyboard: true, ..Config::default() };
         let term = Term::new(config, &size, events.clone());
-        let footprint = Footprint::default();
-        Model { term, parser: Processor::new(), events, size, lines, undrawn: Vec::new(), footprint }
+        Model {
+            term,
+            parser: Processor::new(),
+            events,
+            size,
+            lines,
+            undrawn: Vec::new(),
+            footprint: Footprint::default(),
+            bounded: Bounded::default(),
+            marks: 0,
+        }
     }
 
     /// Follows some output, which ends between characters and sequences. Plain output asks nothing of its terminal, and is
     /// drawn later: when it is looked at, when `draw` is called, or when there is much of it.
     pub fn feed(&mut self, bytes: &[u8]) -> Heard {
-        if self.held_until().is_none() && unseen::is_plain(bytes) {
+        if self.held_until().is_none() && !self.bounded.is_within() && unseen::is_plain(bytes) {
             self.undrawn.extend_from_slice(bytes);
             if self.undrawn.len() > UNDRAWN_BYTES_MAX {
                 self.forget_unseen();
@@ -146,7 +165,7 @@ impl Model {
         } else {
             self.draw();
             self.footprint.follow(bytes);
-            self.parser.advance(&mut self.term, bytes);
+            self.advance(bytes);
         }
         std::mem::take(&mut self.events.0.borrow_mut().heard)
     }
@@ -179,7 +198,19 @@ impl Model {
     pub fn draw(&mut self) {
         let undrawn = std::mem::take(&mut self.undrawn);
         for piece in self.seen(&undrawn) {
+            self.advance(piece);
+        }
+    }
+
+    /// Draws bytes, of which the terminal keeps no more than a bound.
+    fn advance(&mut self, bytes: &[u8]) {
+        for piece in self.bounded.pieces(bytes) {
             self.parser.advance(&mut self.term, piece);
+        }
+        self.marks += bytes.iter().filter(|byte| **byte >= 0xc0).count();
+        if self.marks > MARKS_MAX {
+            self.marks = 0;
+            repaint::on_both_screens(&mut self.term, |grid| repaint::thin_marks(grid, MARKS_OF_CELL_MAX));
         }
     }
 
@@ -213,12 +244,25 @@ impl Model {
         self.events.0.borrow().title.clone().unwrap_or_default()
     }
 
+    /// How the program wants the cursor keys.
+    pub fn cursor_keys(&self) -> CursorKeys {
+        let is_application = self.term.mode().contains(alacritty_terminal::term::TermMode::APP_CURSOR);
+        if is_application { CursorKeys::Application } else { CursorKeys::Normal }
+    }
+
     /// Output that paints this screen, with its modes, on any terminal of the same size; before it, so many lines of
     /// scrollback.
     pub fn repaint(&mut self, scrollback: usize) -> Vec<u8> {
         self.release();
         let title = self.title();
         repaint::paint(&mut self.term, scrollback, &title, &self.footprint)
+    }
+
+    /// Output that paints what fits into a smaller window, which is as after a repaint: the columns from the left, and the rows
+    /// that end with the cursor where those from the top do not reach it. Nothing wraps or scrolls.
+    pub fn clipped(&mut self, window: Size) -> Vec<u8> {
+        self.release();
+        repaint::clip(&self.term, window)
     }
 
     /// Lines of scrollback there are.
@@ -272,6 +316,7 @@ fn row_text(term: &Term<Events>, line: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bounded::OSC_BYTES_MAX;
     use super::*;
 
     #[test]
@@ -346,6 +391,52 @@ mod tests {
             let both = [&mut model, &mut drawn].map(|model| String::from_utf8(model.repaint(30)).unwrap());
             assert_eq!(both[0], both[1], "{before:?}");
         }
+    }
+
+    #[test]
+    fn a_window_that_is_too_small_gets_the_left_of_the_rows_down_to_the_cursor() {
+        let mut model = Model::new(Size::new(20, 5));
+        model.feed("\x1b[41m1234567890abc\x1b[m\r\nlong enough to be wrapped\r\n12345界\r\nlast".as_bytes());
+        let mut shown = |window: Size| {
+            let mut small = Model::new(window);
+            small.feed(b"something else\x1b[H");
+            let fresh = Model::new(window).repaint(0);
+            small.feed(&[fresh, model.clipped(window)].concat());
+            small.screen()
+        };
+        let narrow = shown(Size::new(6, 7));
+        assert_eq!(narrow.text, "123456\nlong e\napped\n12345\nlast");
+        assert_eq!((narrow.cursor.row, narrow.cursor.col, narrow.cursor.visible), (4, 4, true));
+        let low = shown(Size::new(30, 2));
+        assert_eq!((low.text.as_str(), low.cursor.row), ("12345界\nlast", 1));
+        assert!(!shown(Size::new(4, 2)).cursor.visible);
+        let repainted = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(repainted(&model.clipped(Size::new(6, 9))).contains("\x1b[0;41m123456"));
+    }
+
+    #[test]
+    fn a_flood_of_combining_characters_leaves_some_on_each_cell_of_both_screens() {
+        let mut model = Model::new(Size::new(10, 3));
+        let marks = "\u{301}".repeat(MARKS_MAX / 2 + 1);
+        // On the screen that is not shown too.
+        model.feed(format!("\x1b[4;31mne\x1b[m{marks}\x1b[?1049h\x1b[Hx{marks}").as_bytes());
+        assert_eq!(model.screen().text.chars().count(), 1 + MARKS_OF_CELL_MAX);
+        model.feed(b"\x1b[?1049l");
+        assert_eq!(model.screen().text.chars().count(), 2 + MARKS_OF_CELL_MAX);
+        assert!(String::from_utf8(model.repaint(0)).unwrap().contains("\x1b[0;4;31mne"));
+    }
+
+    #[test]
+    fn an_osc_without_an_end_takes_bounded_memory_and_the_next_sequence_is_seen() {
+        let mut model = Model::new(Size::new(10, 3));
+        model.feed(b"a\x1b]2;");
+        let piece = vec![b't'; 256 * 1024];
+        for _ in 0..64 {
+            model.feed(&piece);
+        }
+        assert!(model.undrawn.is_empty());
+        model.feed(b"\x07b");
+        assert_eq!((model.screen().text.as_str(), model.title().len()), ("ab", OSC_BYTES_MAX - "2;".len()));
     }
 
     #[test]

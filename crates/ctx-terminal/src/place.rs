@@ -138,6 +138,11 @@ pub(super) fn read_end(dir: &Path) -> Option<End> {
     read(&dir.join(END)).ok()
 }
 
+/// Whether its end is written; a terminal that lives has none.
+pub(super) fn has_end(dir: &Path) -> bool {
+    dir.join(END).exists()
+}
+
 fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
     let mut text = Vec::new();
     regular(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;

@@ -107,6 +107,9 @@ pub struct Status {
     /// Lines above the screen.
     #[serde(default)]
     pub scrollback: usize,
+    /// The program has asked for the other form of the cursor keys (DECCKM).
+    #[serde(default)]
+    pub has_application_cursor: bool,
     /// Since when nothing came and nothing was typed.
     pub idle_ms: u64,
     /// Why the transcript has gaps.
@@ -137,6 +140,8 @@ pub enum FromHolder {
     Idle {
         idle_ms: u64,
     },
+    /// The terminal has another size now.
+    Resized(Size),
     /// The program has ended.
     End(End),
     Refused(String),
@@ -208,6 +213,7 @@ impl FromHolder {
             FromHolder::End(end) => json(22, end),
             FromHolder::Refused(message) => json(23, message),
             FromHolder::Bell => frame(24, &[], &[]),
+            FromHolder::Resized(size) => json(25, size),
             FromHolder::Unknown => frame(0, &[], &[]),
         }
     }
@@ -233,6 +239,7 @@ impl FromHolder {
             22 => read(&payload, FromHolder::End),
             23 => read(&payload, FromHolder::Refused),
             24 => FromHolder::Bell,
+            25 => read(&payload, FromHolder::Resized),
             _ => FromHolder::Unknown,
         }
     }
@@ -315,6 +322,7 @@ mod tests {
             FromHolder::Repaint { offset: 3, bytes: Vec::new() },
             FromHolder::Bell,
             FromHolder::Idle { idle_ms: 5 },
+            FromHolder::Resized(Size::new(60, 15)),
             FromHolder::Refused("no".to_owned()),
         ] {
             let frame = said.encode();

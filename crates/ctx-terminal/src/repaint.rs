@@ -18,6 +18,7 @@ use alacritty_terminal::vte::ansi::{
 };
 
 use super::footprint::Footprint;
+use super::protocol::Size;
 
 /// Everything that an earlier screen may have left: attributes, links, charsets, region, modes, alternate screen.
 const BEGIN: &[u8] =
@@ -69,6 +70,7 @@ pub(super) fn paint<T: EventListener>(
         brush.cursor(term.grid(), &saved, Line(0));
         brush.put(b"\x1b7");
     }
+    brush.put(&footprint.unmodelled());
     brush.put(&footprint.without_colours());
     brush.colours(term);
     if !title.is_empty() {
@@ -87,6 +89,25 @@ pub(super) fn paint<T: EventListener>(
     let top = if is_origin { Line(i32::try_from(region.0).unwrap_or_default()) } else { Line(0) };
     brush.cursor(term.grid(), &term.grid().cursor, top);
     brush.modes(term);
+    brush.out
+}
+
+/// Paints what fits into a window on top of what it shows already.
+pub(super) fn clip<T: EventListener>(term: &Term<T>, window: Size) -> Vec<u8> {
+    let (grid, cols) = (term.grid(), usize::from(window.cols));
+    let rows = i32::from(window.rows).min(i32::try_from(grid.screen_lines()).unwrap_or_default());
+    let Point { line, column } = grid.cursor.point;
+    let first = (line.0 + 1 - rows).max(0);
+    let mut brush =
+        Brush { out: b"\x1b[?25l\x1b[0m".to_vec(), pen: Cell::default(), draws_lines: [false, false] };
+    for row in 0..rows {
+        brush.write(format_args!("\x1b[{};1H", row + 1));
+        brush.clipped_row(&grid[Line(first + row)], cols);
+    }
+    brush.write(format_args!("\x1b[{};{}H", line.0 - first + 1, column.0.min(cols - 1) + 1));
+    if term.mode().contains(TermMode::SHOW_CURSOR) && column.0 < cols {
+        brush.put(b"\x1b[?25h");
+    }
     brush.out
 }
 
@@ -111,6 +132,37 @@ fn mend_halves(grid: &mut Grid<Cell>) {
                 cell.c = ' ';
             }
             column += 1;
+        }
+    }
+}
+
+/// Does something to the grid that is shown and to the other: going back to the alternate screen clears it.
+pub(super) fn on_both_screens<T: EventListener>(term: &mut Term<T>, act: impl Fn(&mut Grid<Cell>)) {
+    act(term.grid_mut());
+    if term.mode().contains(TermMode::ALT_SCREEN) {
+        let alternate = term.grid().clone();
+        term.swap_alt();
+        act(term.grid_mut());
+        term.swap_alt();
+        *term.grid_mut() = alternate;
+    }
+}
+
+/// Takes the combining characters beyond so many off each cell.
+pub(super) fn thin_marks(grid: &mut Grid<Cell>, most: usize) {
+    let first = -i32::try_from(grid.history_size()).unwrap_or_default();
+    let lines = i32::try_from(grid.screen_lines()).unwrap_or_default();
+    for line in first..lines {
+        for cell in &mut grid[Line(line)][..] {
+            let Some(marks) = cell.zerowidth().filter(|marks| marks.len() > most).map(<[char]>::to_vec)
+            else {
+                continue;
+            };
+            let (link, underline) = (cell.hyperlink(), cell.underline_color());
+            cell.extra = None;
+            cell.set_hyperlink(link);
+            cell.set_underline_color(underline);
+            marks.into_iter().take(most).for_each(|mark| cell.push_zerowidth(mark));
         }
     }
 }
@@ -189,6 +241,25 @@ impl Brush {
         }
         if is_wrapped && column < row.len() {
             self.attributes(&Cell::default());
+            self.put(b"\x1b[K");
+        }
+    }
+
+    /// As much of a row as fits into so many columns; the rest of these is blank.
+    fn clipped_row(&mut self, row: &Row<Cell>, cols: usize) {
+        let mut column = 0;
+        while column < row.len() {
+            let is_whole = is_whole(row, column);
+            let next = column + if is_whole { 2 } else { 1 };
+            if next > cols {
+                break;
+            }
+            self.cell(&row[Column(column)], is_whole);
+            column = next;
+        }
+        self.attributes(&Cell::default());
+        // Behind the last column this would erase that one.
+        if column < cols {
             self.put(b"\x1b[K");
         }
     }

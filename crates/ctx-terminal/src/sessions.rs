@@ -15,7 +15,8 @@ use super::transcript::ChunkKind;
 use ctx_cage::Means;
 use ctx_cage::rights::Rights;
 
-/// The most directories of one user that are looked at for terminals that have not ended.
+/// The most directories of one user that are looked at for terminals of sessions, and how many of these may be open.
+const LOOKED_AT_MAX: usize = 100_000;
 const OPEN_MAX: usize = 1_000;
 /// More than a session can have at once, whatever its user's files say.
 const IN_SESSION_MAX: usize = 32;
@@ -66,8 +67,10 @@ impl Terminals {
             let open = entries.map(|entry| entry.path()).filter(|dir| !dir.join(SETTLED).exists());
             // Which one it is follows from where it lies.
             let named = |dir: &PathBuf| dir.file_name()?.to_str()?.parse().ok();
-            open.take(OPEN_MAX)
+            // The user's own ones are never marked, and hide none of a session's.
+            open.take(LOOKED_AT_MAX)
                 .filter_map(|dir| Some((place::read_about(&dir).ok()?.session?, named(&dir)?)))
+                .take(OPEN_MAX)
                 .collect()
         };
         Rights::of(uid).and_then(|rights| rights.act(look)).unwrap_or_default()

@@ -50,6 +50,8 @@ pub fn start(root: &Path, args: &[OsString]) -> Result<Started, Failure> {
     }
     let (mut log, before) = open_log(root)?;
     let program = std::env::current_exe().map_err(|error| Failure::io("the path of this program", error))?;
+    // What the caller has open, such as the lock of a script, must not stay open as long as the daemon runs.
+    ctx_cage::keep_descriptors();
     let mut child = Command::new(&program)
         .arg("serve")
         .args(args)

@@ -99,7 +99,7 @@ impl Place {
     }
 
     /// Gives a command this place's environment and nothing else.
-    pub(crate) fn set_environment(&self, command: &mut Command) {
+    pub fn set_environment(&self, command: &mut Command) {
         command.env_clear().current_dir(self.workspace());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("CTX_ROOT", &self.root).env("TERM", "xterm");

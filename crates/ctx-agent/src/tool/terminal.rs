@@ -9,7 +9,9 @@ use std::sync::Arc;
 use ctx_session::port::{OpenTerminal, TerminalStart};
 use ctx_session::record::ToolSummary;
 use ctx_session::{Code, Refusal, SessionId, Timestamp};
-use ctx_terminal::{NewTerminal, OfSession, Size, State, Terminal, TerminalError, Terminals, Waiting, typed};
+use ctx_terminal::{
+    CursorKeys, NewTerminal, OfSession, Size, State, Terminal, TerminalError, Terminals, Waiting, typed,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -151,12 +153,13 @@ impl Tool for TerminalWrite {
 
     fn plan(&self, input: Value, scope: &Arc<Scope>) -> Result<Plan, ToolError> {
         let input: WriteInput = arguments(&self.spec(), input)?;
-        let bytes = typed(&input.text, &input.keys).map_err(|error| refusal(&error))?;
-        let subject = [vec![input.text], input.keys].concat().join(" ");
+        typed(&input.text, &input.keys, CursorKeys::Normal).map_err(|error| refusal(&error))?;
+        let subject = [vec![input.text.clone()], input.keys.clone()].concat().join(" ");
         let scope = Arc::clone(scope);
         let work = blocking(move || {
             let (uid, found) = find(&scope, &input.id)?;
-            terminals(&scope)?.send(uid, &found, bytes).map_err(|error| refusal(&error))?;
+            let typed = terminals(&scope)?.send(uid, &found, &input.text, &input.keys);
+            typed.map_err(|error| refusal(&error))?;
             Ok("typed; terminal.read shows the screen".to_owned().into())
         });
         Ok(Plan::new(vec![subject], work))

@@ -7,7 +7,7 @@
 //! `bwrap` runs as the cage's owner, who can stop it, trace it and write into its pipes. So what it says is checked, and it
 //! is waited for only so long.
 
-mod descriptors;
+pub mod descriptors;
 mod lend;
 mod said;
 pub mod seccomp;

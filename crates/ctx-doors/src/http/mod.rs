@@ -62,6 +62,7 @@ pub use error::ApiError;
 pub use gate::Hosts;
 pub use messages::shape as message_of;
 pub use terminals::shown_terminal;
+pub(crate) use terminals::size_of;
 
 use crate::seats::{Seat, Seats};
 use crate::shells::Shells;

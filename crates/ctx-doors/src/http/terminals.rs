@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, NewTerminal, Terminal, TerminalCursor, TerminalInput, TerminalScreen};
 use ctx_engine::{Caller, Clock, SystemClock};
 use ctx_session::{Code, Refusal};
-use ctx_terminal::{Size, TerminalError, Terminals, typed};
+use ctx_terminal::{Size, TerminalError, Terminals};
 use futures_util::stream;
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -28,10 +28,10 @@ const PIECE_BYTES: usize = 64 * 1024;
 const PIECES: usize = 4;
 
 /// The size that a client asks for.
-pub(super) fn size_of(cols: Option<u16>, rows: Option<u16>) -> Result<Size, Refusal> {
+pub(crate) fn size_of(cols: Option<u16>, rows: Option<u16>) -> Result<Size, Refusal> {
     for (field, number) in [("cols", cols), ("rows", rows)] {
-        if number == Some(0) {
-            return Err(Refusal::invalid(field, format!("{field} must be at least 1")));
+        if number.is_some_and(|number| !(1..=1_000).contains(&number)) {
+            return Err(Refusal::invalid(field, format!("{field} must be from 1 to 1000")));
         }
     }
     Ok(Size::new(cols.unwrap_or(SIZE.cols), rows.unwrap_or(SIZE.rows)))
@@ -197,9 +197,8 @@ pub(super) async fn input(
     Given(input): Given<TerminalInput>,
 ) -> Answer<StatusCode> {
     ask(&api, caller, move |terminals| {
-        let bytes = typed(&input.text, &input.keys)?;
         let found = terminals.find(caller.uid, &id)?;
-        terminals.send(caller.uid, &found, bytes)
+        terminals.send(caller.uid, &found, &input.text, &input.keys)
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
@@ -318,9 +317,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_of_nothing_is_refused() {
+    fn a_size_that_no_terminal_has_is_refused() {
         assert_eq!(size_of(None, Some(9)).unwrap(), Size { cols: 80, rows: 9 });
         assert_eq!(size_of(Some(0), None).unwrap_err().code, Code::Einval);
         assert_eq!(size_of(Some(80), Some(0)).unwrap_err().code, Code::Einval);
+        assert_eq!(size_of(Some(1000), Some(1000)).unwrap(), Size { cols: 1000, rows: 1000 });
+        assert_eq!(size_of(Some(5000), Some(24)).unwrap_err().code, Code::Einval);
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::rate::{Allowed, Rate};
 use super::talk::{Left, Out};
-use crate::http::shown_terminal;
+use crate::http::{shown_terminal, size_of};
 
 /// Pieces of output that wait to be sent to the client, and the size of one.
 const PIECES: usize = 16;
@@ -47,6 +47,7 @@ enum HolderMessage {
     Output(Vec<u8>),
     Throttled,
     Idle(u64),
+    Resized(Size),
     Bell,
     /// None: the holder went without a word.
     Closed(Option<Box<End>>),
@@ -205,6 +206,9 @@ impl Ptys {
                 self.frame(out, "output_throttled", id, json!({ "message": message })).await
             }
             HolderMessage::Idle(idle_ms) => self.frame(out, "idle", id, json!({ "idle_ms": idle_ms })).await,
+            HolderMessage::Resized(Size { cols, rows }) => {
+                self.frame(out, "resized", id, json!({ "cols": cols, "rows": rows })).await
+            }
             HolderMessage::Bell => self.frame(out, "bell", id, json!({})).await,
             HolderMessage::Closed(end) => {
                 self.shown.remove(&id);
@@ -246,10 +250,11 @@ impl Ptys {
                 self.type_into(id, ToHolder::Input(bytes))
             }
             "resize" => match (fields.cols, fields.rows) {
-                (Some(cols), Some(rows)) if cols > 0 && rows > 0 => {
-                    self.type_into(id, ToHolder::Resize(Size::new(cols, rows)))
+                (Some(_), Some(_)) => {
+                    let size = size_of(fields.cols, fields.rows)?;
+                    self.type_into(id, ToHolder::Resize(size))
                 }
-                _ => Err(Refusal::invalid("cols", "a size has columns and rows, at least 1 of each")),
+                _ => Err(Refusal::invalid("cols", "a size has columns and rows")),
             },
             other => Err(super::talk::cannot_send("pty", other)),
         }
@@ -347,6 +352,7 @@ fn heard(
             pieces(&bytes)
         }
         Some(FromHolder::Idle { idle_ms }) => vec![HolderMessage::Idle(idle_ms)],
+        Some(FromHolder::Resized(size)) => vec![HolderMessage::Resized(size)],
         Some(FromHolder::Bell) => vec![HolderMessage::Bell],
         Some(FromHolder::End(end)) => vec![HolderMessage::Closed(Some(Box::new(end)))],
         None | Some(FromHolder::Refused(_)) => vec![HolderMessage::Closed(None)],

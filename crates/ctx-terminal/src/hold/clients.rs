@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::event::PollFlags;
 
+use super::super::keyboard::is_typed;
 use super::super::protocol::{Decoder, FromHolder, Hello, Mode, Size, ToHolder};
 
 /// What may be on its way to a client; output beyond it is not sent, and the client gets a fresh screen later.
@@ -41,9 +42,11 @@ impl Client {
         &self.stream
     }
 
-    /// What to wait for: its words, unless the program has too many to take already, and room for ours.
+    /// What to wait for: its words, and room for ours. One that is attached waits with what it types while the program has
+    /// too much to take already; who only asks is always heard.
     pub fn wants(&self, is_full: bool) -> PollFlags {
-        let words = if is_full { PollFlags::empty() } else { PollFlags::IN };
+        let is_patient = self.is(Mode::Write) || self.is(Mode::Join);
+        let words = if is_full && is_patient { PollFlags::empty() } else { PollFlags::IN };
         let room = if self.is_sending() { PollFlags::OUT } else { PollFlags::empty() };
         words | room
     }
@@ -147,17 +150,18 @@ impl Clients {
         }
     }
 
-    /// Whoever joined takes the keyboard with each key and each size, and a writer with each key. What begins with an escape
-    /// may be no key: all writers' terminals see the program's questions, and answer them.
+    /// Whoever joined takes the keyboard with each key and each size, and a writer with each key and each paste. Answers are
+    /// neither: all writers' terminals see the program's questions.
     pub fn take_keyboard(&mut self, at: usize, typed: Option<&[u8]>) {
         self.turns += 1;
-        let is_key = typed.is_some_and(|bytes| !bytes.starts_with(b"\x1b"));
+        let is_key = typed.is_some_and(is_typed);
         let takes = |client: &&mut Client| client.is(Mode::Join) || (client.is(Mode::Write) && is_key);
         if let Some(client) = self.all.get_mut(at).filter(takes) {
             client.turn = self.turns;
         }
     }
 
+    /// Notes the size of a client's own terminal.
     pub fn resize(&mut self, at: usize, size: Size) {
         if let Some(hello) = self.all.get_mut(at).and_then(|client| client.hello.as_mut()) {
             hello.size = Some(size);
@@ -191,6 +195,11 @@ impl Clients {
             Some(Mode::Ask) => true,
             Some(Mode::Watch) | None => false,
         }
+    }
+
+    /// It sends single things, and is told what becomes of them.
+    pub fn asks(&self, at: usize) -> bool {
+        self.all.get(at).is_some_and(|client| client.is(Mode::Ask))
     }
 
     /// The lines that a client is shown with a fresh screen; None: it is not attached.

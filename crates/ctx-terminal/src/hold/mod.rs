@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use self::clients::{Client, Clients};
 use self::program::Program;
 use super::boundary::Boundary;
+use super::key_names::CursorKeys;
 use super::model::Model;
 use super::place::{self, End, EndReason, SOCKET, Spec};
 use super::protocol::{FromHolder, Size, State, Status, ToHolder, VERSION, Waiting};
@@ -30,7 +31,7 @@ pub use self::program::become_program;
 
 /// What is read at most before clients are looked at again.
 const TURN_BYTES_MAX: usize = 256 * 1024;
-/// Input that the program has not taken yet; beyond it, clients are not read.
+/// Input that the program has not taken yet; beyond it, clients that are attached are not read, and those that ask are refused.
 const INPUT_BYTES_MAX: usize = 1024 * 1024;
 /// So long after being told to end, the program is killed.
 const CLOSE_GRACE: Duration = Duration::from_secs(3);
@@ -269,7 +270,9 @@ impl Holder {
 
     /// Answers the program's questions, unless a client's terminal does.
     fn answer(&mut self, answers: &[u8]) {
-        if !answers.is_empty() && !self.clients.has_reading_writer() {
+        // A program that asks and does not read the answers gets no more of them.
+        let has_room = self.input.len() < INPUT_BYTES_MAX;
+        if !answers.is_empty() && has_room && !self.clients.has_reading_writer() {
             self.input.extend_from_slice(answers);
             self.type_input();
         }
@@ -332,10 +335,7 @@ impl Holder {
                 self.clients.take_keyboard(at, Some(&bytes));
                 self.follow_writer();
                 if self.clients.may_type(at) {
-                    self.input.extend_from_slice(&bytes);
-                    self.last_io = Instant::now();
-                    self.is_idle_told = false;
-                    self.has_rung = false;
+                    self.take_input(at, &bytes);
                 }
             }
             ToHolder::Resize(size) => {
@@ -362,6 +362,21 @@ impl Holder {
         }
     }
 
+    /// What a client has typed is the program's, unless that takes nothing.
+    fn take_input(&mut self, at: usize, bytes: &[u8]) {
+        self.type_input();
+        let waiting = self.input.len();
+        if self.clients.asks(at) && waiting > 0 && waiting + bytes.len() > INPUT_BYTES_MAX {
+            let message = format!("the program takes no input: {waiting} bytes of it wait already");
+            self.clients.tell(at, &FromHolder::Refused(message));
+            return;
+        }
+        self.input.extend_from_slice(bytes);
+        self.last_io = Instant::now();
+        self.is_idle_told = false;
+        self.has_rung = false;
+    }
+
     fn repaint(&mut self, at: usize) {
         if let Some(scrollback) = self.clients.scrollback(at) {
             let bytes = self.model.repaint(scrollback);
@@ -376,6 +391,7 @@ impl Holder {
         };
         if self.program.resize(size).is_ok() {
             self.model.resize(size);
+            self.clients.tell_attached(&FromHolder::Resized(size));
             let kept = self.transcript.resize(self.started.elapsed(), size);
             self.note_gap(kept);
         }
@@ -399,6 +415,7 @@ impl Holder {
             bytes: self.read,
             lines: self.lines,
             scrollback: self.model.scrollback(),
+            has_application_cursor: self.model.cursor_keys() == CursorKeys::Application,
             idle_ms: u64::try_from(self.last_io.elapsed().as_millis()).unwrap_or(u64::MAX),
             transcript_error: self.transcript_error.clone(),
         }

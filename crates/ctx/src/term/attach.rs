@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::{pipe, unregister};
 
-use super::keys::{Act, Keys};
+use super::keys::{Act, Keys, leaves};
 use super::raw::{Raw, put, size};
 
 /// How long a line over the screen is shown.
@@ -59,11 +59,40 @@ struct Overlay {
     below: Model,
 }
 
+/// The program's screen, in a window that is too small for it.
+struct Cut {
+    screen: Model,
+    sizes: Misfit,
+}
+
+/// The sizes of the program's terminal and of a window that does not hold it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Misfit {
+    terminal: Size,
+    window: Size,
+}
+
+impl Cut {
+    /// What the window shows after some more output, without its last rows.
+    fn show(&mut self, bytes: &[u8], rows_left: u16) -> Vec<u8> {
+        let heard = self.screen.feed(bytes);
+        let Size { cols, rows } = self.sizes.window;
+        let mut shown = self.screen.clipped(Size::new(cols, rows.saturating_sub(rows_left)));
+        if heard.bell {
+            shown.push(0x07);
+        }
+        shown
+    }
+}
+
 struct Attached {
     holder: Polled,
     who: As,
     keys: Keys,
     overlay: Option<Overlay>,
+    /// The size of the program's terminal, as its holder has said it.
+    terminal: Option<Size>,
+    cut: Option<Cut>,
     /// What is to lie over the next fresh screen.
     text: Option<String>,
     is_shown: bool,
@@ -80,7 +109,8 @@ impl Attached {
         let holder = Polled::new(stream, hello)?;
         let (keys, text) = (Keys::default(), Some(hint(who).to_owned()));
         let is_typing = raw.is_some();
-        Ok(Attached { holder, who, keys, overlay: None, text, is_shown: false, raw, is_typing })
+        let (overlay, terminal, cut, is_shown) = (None, None, None, false);
+        Ok(Attached { holder, who, keys, overlay, terminal, cut, text, is_shown, raw, is_typing })
     }
 
     fn run(&mut self) -> io::Result<Left> {
@@ -96,6 +126,8 @@ impl Attached {
                 && let Some(size) = size()
             {
                 self.holder.tell(&ToHolder::Resize(size));
+                // Whether the terminal has followed.
+                self.holder.tell(&ToHolder::Status);
                 self.hide_overlay();
             }
             if typed && self.act_on_keys()? {
@@ -161,6 +193,9 @@ impl Attached {
     fn show(&mut self, said: FromHolder) -> io::Result<Option<Left>> {
         match said {
             FromHolder::Output { bytes, .. } => {
+                // A line over the screen stays.
+                let rows_left = u16::from(self.overlay.is_some());
+                let bytes = self.cut.as_mut().map(|cut| cut.show(&bytes, rows_left)).unwrap_or(bytes);
                 if let Some(overlay) = &mut self.overlay {
                     overlay.below.feed(&bytes);
                 }
@@ -171,6 +206,7 @@ impl Attached {
                     self.make_room()?;
                 }
                 self.overlay = None;
+                let bytes = self.fitted(bytes);
                 self.put(&bytes)?;
                 if let Some(text) = self.text.take() {
                     self.lay_over(&text, &bytes)?;
@@ -181,14 +217,39 @@ impl Attached {
             }
             FromHolder::End(end) => return Ok(Some(Left::Ended(Box::new(end)))),
             FromHolder::Refused(message) => return Err(io::Error::other(message)),
+            // A fresh screen follows.
+            FromHolder::Welcome(status) => self.terminal = Some(status.size),
+            FromHolder::Resized(size) => self.fit(size),
+            FromHolder::Status(status) => self.fit(status.size),
             // The bell is in the output already.
-            FromHolder::Bell
-            | FromHolder::Welcome(_)
-            | FromHolder::Status(_)
-            | FromHolder::Screen(_)
-            | FromHolder::Unknown => {}
+            FromHolder::Bell | FromHolder::Screen(_) | FromHolder::Unknown => {}
         }
         Ok(None)
+    }
+
+    fn misfit(&self) -> Option<Misfit> {
+        let (terminal, window) = (self.terminal?, size().filter(|_| self.raw.is_some())?);
+        let is_small = terminal.cols > window.cols || terminal.rows > window.rows;
+        is_small.then_some(Misfit { terminal, window })
+    }
+
+    /// The terminal has this size: where a window becomes too small for it, or large enough, a fresh screen is needed.
+    fn fit(&mut self, terminal: Size) {
+        self.terminal = Some(terminal);
+        if self.misfit() != self.cut.as_ref().map(|cut| cut.sizes) {
+            self.holder.tell(&ToHolder::Repaint);
+        }
+    }
+
+    /// A fresh screen, or what of it fits into this window. Output that wraps and scrolls elsewhere would be scrambled.
+    fn fitted(&mut self, screen: Vec<u8>) -> Vec<u8> {
+        let before = self.cut.take().map(|cut| cut.sizes);
+        let Some(sizes) = self.misfit() else { return screen };
+        if before != Some(sizes) {
+            self.text = Some(too_small(self.who, sizes));
+        }
+        let cut = self.cut.insert(Cut { screen: Model::with_scrollback(sizes.terminal, 0), sizes });
+        [Model::with_scrollback(sizes.window, 0).repaint(0), cut.show(&screen, 0)].concat()
     }
 
     /// What was on the screen before goes up into the scrollback instead of being painted over.
@@ -241,7 +302,7 @@ impl Attached {
 
     /// Does what was typed; true: the person leaves.
     fn act(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        if self.who == As::Watcher && bytes.iter().any(|byte| matches!(byte, b'q' | 0x03)) {
+        if self.who == As::Watcher && leaves(bytes) {
             return Ok(true);
         }
         for act in self.keys.read(bytes) {
@@ -266,6 +327,16 @@ fn hint(who: As) -> &'static str {
         As::Writer => "Ctrl-\\ d detaches, Ctrl-\\ Ctrl-\\ types it, Ctrl-\\ ? shows this",
         As::Watcher => "watching; Ctrl-\\ d or q leaves",
     }
+}
+
+/// Why not all is shown, and what to do.
+fn too_small(who: As, Misfit { terminal, window }: Misfit) -> String {
+    let remedy = match who {
+        As::Writer => "a key gives it your size",
+        As::Watcher => "make the window larger; q leaves",
+    };
+    let (Size { cols, rows }, Size { cols: own_cols, rows: own_rows }) = (terminal, window);
+    format!("cut: {cols}x{rows} in {own_cols}x{own_rows}; {remedy}")
 }
 
 /// Signals as something to poll; as before when dropped.

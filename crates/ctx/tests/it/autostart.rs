@@ -55,6 +55,21 @@ fn the_first_command_starts_the_daemon_and_says_so_in_one_line() {
 }
 
 #[test]
+fn a_daemon_that_a_script_has_started_does_not_keep_its_lock() {
+    let auto = Auto(place());
+    let lock = auto.0.path("lock");
+    // The shell becomes the command, whose descriptors close with it; only what it has started can hold the lock then.
+    let with_lock = format!("exec 9>'{}' && flock -n 9 && exec \"$@\"", lock.display());
+    let mut script = Command::new("sh");
+    script.args(["-c", &with_lock, "sh"]).arg(env!("CARGO_BIN_EXE_ctx")).args(["send", "hello"]);
+    auto.0.set_environment(&mut script);
+    script.env("CTX_AUTOSTART", "true").env("CTX_SERVE_LISTEN", "127.0.0.1:0").stdin(Stdio::null());
+    assert_eq!(finish(&mut script).ok(), "hello\n");
+    auto.ctx(&["status"]).ok();
+    finish(Command::new("flock").arg("-n").arg(&lock).arg("true")).ok();
+}
+
+#[test]
 fn a_chat_starts_a_daemon_that_was_killed_and_sends_what_was_typed_meanwhile() {
     let auto = Auto(place());
     let environment = [("CTX_AUTOSTART", "true"), ("CTX_SERVE_LISTEN", "127.0.0.1:0")];

@@ -83,6 +83,82 @@ fn a_watcher_sees_and_does_not_type_and_who_types_has_the_keyboard() {
 }
 
 #[test]
+fn a_paste_takes_the_keyboard_whole() {
+    let terms = Terms::start();
+    let mut first = Pty::ctx(&terms, &["term", "run", "--name", "paste", "--", "cat", "-v"]);
+    first.wait_for("Ctrl-\\ d detaches");
+    let mut second = Pty::ctx(&terms, &["term", "attach", "paste"]);
+    second.wait_for("Ctrl-\\ d detaches");
+    second.type_keys("mine\r");
+    terms.shows("paste", "mine\nmine");
+    // More than is read at once.
+    let lines: Vec<String> = (1..=400).map(|n| format!("pasted line {n}\r")).collect();
+    first.type_keys(&format!("\x1b[200~{}\x1b[201~", lines.concat()));
+    first.wait_for("pasted line 400");
+    let shown = String::from_utf8(terms.transcript("paste")).unwrap();
+    assert!(shown.contains("^[[200~pasted line 1\r\n"), "{shown}");
+    // A key that begins with an escape takes it too.
+    second.type_keys("\x1b[A");
+    terms.shows("paste", "^[[A");
+}
+
+#[test]
+fn the_prefix_works_where_the_program_has_asked_for_other_keys_and_these_come_and_go_with_it() {
+    let terms = Terms::start();
+    let program = "printf 'here\\033[>4;2m\\033[>7u\\033[?2031h'; exec cat";
+    let mut first = Pty::ctx(&terms, &["term", "run", "--name", "vim", "--", "sh", "-c", program]);
+    first.wait_for("here");
+    // As Codex's terminal sends it, with Caps Lock on: the key, its release, `d`.
+    first.type_keys("\x1b[92;69:1u\x1b[92;69:3u\x1b[100;65u");
+    assert_eq!(first.wait(), 0);
+    first.wait_for("\x1b[?2031l\x1b[>4m");
+    let mut second = Pty::ctx(&terms, &["term", "attach", "vim"]);
+    second.wait_for("\x1b[?2031h\x1b[>4;2m");
+    second.wait_for("\x1b[=7;1u");
+    // As xterm sends it.
+    second.type_keys("\x1b[27;5;92~d");
+    assert_eq!(second.wait(), 0);
+    assert!(!terms.screen("vim").contains('['), "{}", terms.screen("vim"));
+}
+
+/// What a person sees in a window of 80 by 24.
+fn seen(person: &Pty) -> String {
+    let mut screen = Model::new(Size::new(80, 24));
+    screen.feed(person.shown().as_bytes());
+    screen.screen().text
+}
+
+#[test]
+fn a_window_that_is_too_small_shows_what_fits_and_says_so() {
+    let terms = Terms::start();
+    let long = |word: &str| word.repeat(100);
+    let program = format!("echo {}; echo below; exec cat", long("a"));
+    let size = ["--cols", "120", "--rows", "30"];
+    let run = [&["term", "run", "--detach", "--name", "wide"], &size[..], &["--", "sh", "-c", &program]];
+    terms.ctx(&run.concat()).ok();
+    terms.shows("wide", "below");
+    let mut watcher = Pty::ctx(&terms, &["term", "watch", "wide"]);
+    watcher.wait_for("cut: 120x30 in 80x24; make the window larger; q leaves");
+    terms.ctx(&["term", "send", "wide", &long("b"), "--enter"]).ok();
+    // Once typed, and once by the program.
+    watcher.wait_for("bbb");
+    until("the line of the program", || {
+        watcher.wait_for("\x1b[5;1H");
+        let rows: Vec<String> = seen(&watcher).lines().take(4).map(str::to_owned).collect();
+        let wanted = [&long("a")[..80], "below", &long("b")[..80], &long("b")[..80]];
+        (rows == wanted).then_some(())
+    });
+    // Somebody with a window of that size takes the keyboard: it fits.
+    let mut person = Pty::ctx(&terms, &["term", "attach", "wide"]);
+    person.wait_for("Ctrl-\\ d detaches");
+    person.type_keys(&format!("{}\r", long("c")));
+    until("a line that wraps", || {
+        watcher.wait_for("cc");
+        seen(&watcher).contains(&format!("{}\n{}", &long("c")[..80], &long("c")[..20])).then_some(())
+    });
+}
+
+#[test]
 fn questions_of_the_program_are_answered_once() {
     let terms = Terms::start();
     // Asks where the cursor is, and shows the answers that come within a moment of each other.

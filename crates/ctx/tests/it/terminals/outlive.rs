@@ -82,9 +82,7 @@ fn much_output_takes_bounded_memory_and_a_client_that_never_reads_stops_nothing(
     let pid = peer(terms.listed("much")["socket"].as_str().unwrap());
     terms.ctx(&["term", "send", "much", "go", "--enter"]).ok();
     terms.shows("much", "done");
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    let peak = peak_kib(pid);
     assert!(peak < 64 * 1024, "{peak} kB");
     // When it reads at last, it gets to see the end: a fresh screen.
     lazy.set_timeout(Some(testkit::DEADLINE)).unwrap();
@@ -98,6 +96,48 @@ fn much_output_takes_bounded_memory_and_a_client_that_never_reads_stops_nothing(
     // Every byte is in the transcript, with a return before each line's end.
     let written = terms.transcript("much").iter().filter(|byte| **byte != b'\r').count() as u64;
     assert!(written >= megabytes * 1024 * 1024, "{written}");
+}
+
+/// The peak of a holder's memory.
+fn peak_kib(pid: Pid) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn a_sequence_without_an_end_and_endless_marks_take_bounded_memory() {
+    let terms = Terms::start();
+    let osc =
+        r"printf '\033]1337;File='; yes AAAAAAAAAAAAAAA | tr -d '\n' | head -c 100M; printf '\007osc done'";
+    let marks = r"yes $(printf '\314\201') | tr -d '\n' | head -c 20M; echo marks done";
+    terms.run("endless", &["sh", "-c", &format!("read go; {osc}; {marks}; read end")]);
+    let pid = peer(terms.listed("endless")["socket"].as_str().unwrap());
+    terms.ctx(&["term", "send", "endless", "go", "--enter"]).ok();
+    terms.shows("endless", "marks done");
+    assert!(terms.screen("endless").contains("osc done"));
+    let peak = peak_kib(pid);
+    assert!(peak < 96 * 1024, "{peak} kB");
+    assert!(terms.transcript("endless").len() > 120 * 1024 * 1024, "the transcript has all of it");
+}
+
+#[test]
+fn a_holder_and_its_program_keep_nothing_open_that_the_daemon_was_started_with() {
+    let daemon = build();
+    let lock = daemon.place().path("held");
+    std::fs::write(&lock, "").unwrap();
+    let open = format!("exec 9<'{}' && exec \"$@\"", lock.display());
+    let terms = Terms { daemon: daemon.under(&["sh", "-c", &open, "sh"]).start() };
+    let shown = terms.run("clean", &["sh", "-c", "ls -l /proc/self/fd; echo listed; cat"]);
+    let screen = terms.shows(&shown, "listed");
+    assert!(!screen.contains("held"), "{screen}");
+    let has = |pid: &str| {
+        let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        fds.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|path| path == lock)
+    };
+    assert!(has(&terms.pid().to_string()), "the daemon has it");
+    let holder = peer(terms.listed("clean")["socket"].as_str().unwrap());
+    assert!(!has(&holder.as_raw_nonzero().to_string()));
 }
 
 const ANN: u32 = 54_401;

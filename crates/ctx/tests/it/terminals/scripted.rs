@@ -1,5 +1,6 @@
 //! Terminals as scripts use them: started in the background, typed at, read, closed.
 
+use ctx_terminal::{Mode, ToHolder};
 use testkit::until;
 
 use super::{Terms, python};
@@ -105,6 +106,41 @@ fn keys_reach_the_program_and_signals_do_what_they_do_in_a_terminal() {
     // Ctrl-C is a signal here, however the daemon was started.
     terms.ctx(&["term", "send", "keys", "--key", "C-c"]).ok();
     assert_eq!(terms.ended("keys")["exit_code"], 130);
+}
+
+#[test]
+fn cursor_keys_are_sent_as_the_program_has_asked_for_them() {
+    let terms = Terms::start();
+    terms.run("curses", &["sh", "-c", "printf 'ready\\033[?1h'; exec cat -v"]);
+    terms.shows("curses", "ready");
+    let keys = ["--key", "Up", "--key", "Home", "--key", "S-Up", "--key", "Enter"];
+    terms.ctx(&[&["term", "send", "curses"], &keys[..]].concat()).ok();
+    terms.shows("curses", "\n^[OA^[OH^[[1;2A");
+}
+
+#[test]
+fn a_program_that_takes_no_input_is_said_to_and_everything_else_works() {
+    let terms = Terms::start();
+    terms.run("stuck", &["sh", "-c", "echo up; exec sleep 100000"]);
+    terms.shows("stuck", "up");
+    let much = "a line that is typed\n".repeat(5_000);
+    let refused = (0..12).find_map(|_| {
+        let sent = terms.ctx(&["term", "send", "stuck", &much]);
+        (sent.code != 0).then_some(sent)
+    });
+    let said = refused.expect("a refusal").fails(1);
+    assert!(said.contains("the program takes no input: ") && said.contains(" bytes of it wait"), "{said}");
+    assert!(terms.screen("stuck").contains("typed"));
+    assert!(terms.listed("stuck")["bytes"].as_u64().unwrap() > 0, "its holder has answered");
+    terms.ctx(&["term", "close", "stuck"]).ok();
+    assert_eq!(terms.ended("stuck")["reason"], "closed");
+    // Somebody who is attached pastes as much: they wait, and nobody else does.
+    terms.run("pasted", &["sh", "-c", "echo up; exec sleep 100000"]);
+    let mut person = terms.holder("pasted", Mode::Write, 0);
+    person.send(&ToHolder::Input(much.repeat(20).into_bytes())).unwrap();
+    terms.shows("pasted", "typed");
+    assert!(terms.ctx(&["term", "send", "pasted", "x"]).fails(1).contains("takes no input"));
+    terms.ctx(&["term", "close", "pasted"]).ok();
 }
 
 #[test]
