@@ -124,7 +124,10 @@ impl Chat<'_> {
                     tokio::task::spawn_blocking(move || open::found_or_new(&root, &rest, None, None)).await;
                 match found {
                     Ok(Ok(opened)) => return Ok(ControlFlow::Break(Over::Switch(opened))),
-                    Ok(Err(Failure::Said { message, .. })) => self.view.notice(&message)?,
+                    Ok(Err(Failure::Said { message, hint, .. })) => {
+                        let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                        self.view.notice(&format!("{message}{hint}"))?;
+                    }
                     Ok(Err(other)) => return Err(other),
                     Err(error) => return Err(Failure::new(Code::Eio, error.to_string())),
                 }

@@ -230,6 +230,8 @@ impl Chat<'_> {
                     socket.close().await;
                     return Ok(Stayed::Switched(opened));
                 }
+                // What a script has not said yet cannot be said any more.
+                Over::Ended(why) if self.is_script => return Err(open::over(self.id, why)),
                 Over::Ended(why) => {
                     self.last_rows(hands).await?;
                     self.view.notice(why)?;
