@@ -21,6 +21,7 @@ mod view;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctx_api::http::{NewMessage, NewPart, Session, SessionChange};
@@ -33,7 +34,7 @@ use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::room::{self, Room};
 use crate::root::Root;
-use answer::{Asked, Verdict};
+use answer::{Asked, Questions, Verdict};
 use connect::Arrival;
 use hands::{Done, Hands};
 pub use open::{Here, Opened, found_or_new};
@@ -69,9 +70,12 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
     let at_editor = reads && writes && !observes;
     let words = if at_editor { open::words(root) } else { editor::Words::default() };
     let runtime = client::runtime()?;
+    let questions = Arc::new(Questions::default());
     let left = runtime.block_on(async {
         let (mut hands, printer) = match at_editor {
-            true => Hands::at_editor(words).map(|(hands, printer)| (hands, Some(printer)))?,
+            true => {
+                Hands::at_editor(words, questions.clone()).map(|(hands, printer)| (hands, Some(printer)))?
+            }
             false => (Hands::plain()?, None),
         };
         let mut view = View::new(Screen::new(printer), Paint::for_stdout(), writes);
@@ -91,6 +95,7 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
             warned: None,
             keeps_draft: false,
             has_failed: false,
+            had_wrong: false,
             is_ending: false,
             started: None,
             room: None,
@@ -99,13 +104,18 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
             waiting: VecDeque::new(),
             asked: VecDeque::new(),
             was_asked: false,
+            questions,
         };
         let left = chat.until_left(&options, &mut hands).await;
         // What is said next, such as an error, has a line of its own.
         chat.last_rows(&hands).await?;
         left?;
         // The failure was shown; a script hears of it by the exit code.
-        if chat.is_script && chat.has_failed { Err(Failure::Told { exit: 1 }) } else { Ok(()) }
+        if chat.is_script && (chat.has_failed || chat.had_wrong) {
+            Err(Failure::Told { exit: 1 })
+        } else {
+            Ok(())
+        }
     });
     // The thread that reads the keyboard ends with the process.
     runtime.shutdown_background();
@@ -134,6 +144,8 @@ struct Chat<'a> {
     keeps_draft: bool,
     /// The last run that was seen to end has failed.
     has_failed: bool,
+    /// A line of a script was a command that there is not.
+    had_wrong: bool,
     /// The input has ended: leave when everything is answered.
     is_ending: bool,
     /// When we started the daemon that was gone.
@@ -149,6 +161,7 @@ struct Chat<'a> {
     asked: VecDeque<Asked>,
     /// One of them was answered elsewhere, or is too late to be: a `y` that is typed now was meant for it.
     was_asked: bool,
+    questions: Arc<Questions>,
 }
 
 enum Stayed {
