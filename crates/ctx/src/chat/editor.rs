@@ -3,7 +3,7 @@
 //! It runs on a thread of its own and hands over one line at a time. The next line is read only when it is asked for, so
 //! that whoever leaves leaves the terminal as it was.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,7 @@ use rustyline::{ConditionalEventHandler, EventContext, EventHandler, RepeatCount
 use tokio::sync::mpsc;
 
 use super::answer::Questions;
+use super::drawn::{self, Drawn};
 use super::hands::Done;
 use super::screen::{Last, Printer, Row};
 use super::slash;
@@ -116,7 +117,7 @@ pub fn start(words: Words, questions: Arc<Questions>) -> Result<(Typing, Printer
             let (left, right) = std::mem::take(&mut *ctx_journal::lock(&draft));
             let (left, right) = if keeps_draft { (left, right) } else { Default::default() };
             if let Some(assist) = editor.helper() {
-                assist.begin(is_typed_ahead || !left.is_empty() || !right.is_empty());
+                assist.begin(&prompt, is_typed_ahead || !left.is_empty() || !right.is_empty());
             }
             let line = editor.readline_with_initial(&prompt, (&left, &right));
             next_turn(&read);
@@ -233,16 +234,20 @@ struct Assist {
     questions: Arc<Questions>,
     /// Nothing stands behind the prompt.
     is_empty: Cell<bool>,
+    drawn: RefCell<Drawn>,
+    rewraps: bool,
 }
 
 impl Assist {
     fn new(words: Words, turn: Turn, questions: Arc<Questions>) -> Assist {
-        Assist { words, turn, questions, is_empty: Cell::new(true) }
+        let (is_empty, drawn) = (Cell::new(true), RefCell::default());
+        Assist { words, turn, questions, is_empty, drawn, rewraps: drawn::is_rewrapping() }
     }
 
     /// A line is about to be read; it is begun already if keys wait or a draft stands there.
-    fn begin(&self, is_begun: bool) {
+    fn begin(&self, prompt: &str, is_begun: bool) {
         self.is_empty.set(!is_begun);
+        self.drawn.borrow_mut().begin(prompt);
     }
 }
 
@@ -286,13 +291,20 @@ impl Helper for Assist {}
 impl Highlighter for Assist {}
 impl Validator for Assist {}
 
-/// The editor asks for a hint before it draws a line that has changed. It gets none; nothing else tells when a line was begun.
+/// The editor asks for a hint before it draws a line that has changed, or that a new width of the terminal has moved. It gets
+/// none; nothing else tells when a line was begun, and what has to be erased.
 impl Hinter for Assist {
     type Hint = String;
 
-    fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
+    fn hint(&self, line: &str, at: usize, _: &Context<'_>) -> Option<String> {
         if self.is_empty.replace(line.is_empty()) && !line.is_empty() {
             self.questions.begin_line();
+        }
+        let (turn, columns) = (self.turn.load(Ordering::SeqCst), crate::output::width().unwrap_or(80));
+        if let Some(erase) = self.drawn.borrow_mut().before(line, at, columns, turn, self.rewraps) {
+            let mut stdout = std::io::stdout();
+            // The editor writes next, and notices when the terminal is gone.
+            let _ = stdout.write_all(erase.as_bytes()).and_then(|()| stdout.flush());
         }
         None
     }

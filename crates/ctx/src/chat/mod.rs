@@ -1,12 +1,13 @@
 //! The one client for a conversation: `ctx chat` and `ctx attach`.
 //!
-//! `hands` is what a person does, with the line `editor`, and `lines` what becomes of it; `frames` is what the daemon
-//! tells; `view` is what is shown, on the `screen`; `connect` takes up the session's socket, also when it broke, and
-//! `past` reads what was missed; `slash` has the commands; `answer` is how approvals and pauses are answered. Here they
-//! meet.
+//! `hands` is what a person does, with the line `editor`, and `lines` what becomes of it; `drawn` erases what the editor
+//! has drawn when the terminal gets another width; `frames` is what the daemon tells; `view` is what is shown, on the
+//! `screen`; `connect` takes up the session's socket, also when it broke, and `past` reads what was missed; `slash` has the
+//! commands; `answer` is how approvals and pauses are answered. Here they meet.
 
 pub mod answer;
 mod connect;
+mod drawn;
 mod editor;
 mod frames;
 mod hands;
