@@ -192,12 +192,13 @@ fn found(root: &Root, word: &str) -> Result<Option<SessionId>, Failure> {
     }
 }
 
-/// Whether a word that a session was found by is its id, or the beginning or end of that, and not a name.
+/// Whether a word that a session was found by is its id, or the beginning or end of that, and not a name. A whole id is
+/// no name, also where the session is called by it.
 fn is_called_by_id(session: &Session, word: &str) -> bool {
-    let (id, word) = (session.id.to_string(), word.to_ascii_uppercase());
-    let is_name = sessions::plain_name(session.name.as_str()).eq_ignore_ascii_case(&word)
-        || session.agent.as_ref().is_some_and(|agent| agent.as_str().eq_ignore_ascii_case(&word));
-    !is_name && (id.starts_with(&word) || id.ends_with(&word))
+    let (id, part) = (session.id.to_string(), word.to_ascii_uppercase());
+    let is_agent = session.agent.as_ref().is_some_and(|agent| agent.as_str() == word);
+    let is_name = is_agent || sessions::plain_name(session.name.as_str()) == word;
+    id == part || !is_name && (id.starts_with(&part) || id.ends_with(&part))
 }
 
 /// The failure of what a session that is over no longer takes.

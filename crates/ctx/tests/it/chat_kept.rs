@@ -105,7 +105,12 @@ fn the_id_of_a_session_that_has_ended_begins_no_other() {
     daemon.ctx(&["send", "hello"]).ok();
     let sessions = || json_lines(&daemon.ctx(&["ls", "-A", "--all", "--json"]).ok());
     let id = sessions()[0]["id"].as_str().unwrap().to_owned();
-    daemon.ctx(&["end", "--yes", "coder/default"]).ok();
+    let fork = daemon.ctx(&["fork", "coder/default"]).ok().trim().to_owned();
+    for ended in [&id, &fork] {
+        daemon.ctx(&["end", "--yes", ended]).ok();
+    }
+    // It is called by its id.
+    assert!(daemon.ctx_with(&["chat", &fork], "words\n").fails(1).contains("the session has ended"));
     let end = id[18..].to_lowercase();
     for args in [
         &["chat", &id][..],
@@ -122,7 +127,7 @@ fn the_id_of_a_session_that_has_ended_begins_no_other() {
     let mut pty = chat(&daemon, &["other"]);
     pty.type_keys(&format!("/session {id}\r"));
     pty.wait_for("[the session has ended; `ctx fork");
-    assert_eq!(sessions().len(), 2);
+    assert_eq!(sessions().len(), 3);
     // Its name is free.
     assert!(daemon.ctx_with(&["chat", "coder/default"], "anew\n").ok().ends_with("anew\n"));
     assert_eq!(daemon.ctx(&["latest", &id]).ok(), "hello\n");
