@@ -91,6 +91,12 @@ pub fn ring() {
     }
 }
 
+/// What was typed at the terminal and nobody has read is forgotten, also half a line: it was not meant for what is asked now.
+pub fn forget_typed() {
+    // A terminal that is gone has nothing.
+    let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
+}
+
 /// Sleeps for this time, and fails early if the reader of stdout has closed the pipe, which only a poll can notice.
 pub fn pause(time: Duration) -> Result<(), Failure> {
     let stdout = io::stdout();

@@ -26,7 +26,7 @@ impl Room {
                 Some(frame) if frame.kind == "sessions.running_count" => return,
                 Some(frame) if frame.kind == "ping" => socket.control("pong", frame.payload).await,
                 Some(_) => {}
-                // The daemon went: the connection of the message breaks too, and that is taken care of.
+                // The daemon went: the connection of the message breaks too, and who takes that up watches anew.
                 None => self.counts = None,
             }
         }

@@ -1,5 +1,7 @@
 //! Answers where one types: approvals by a letter, and the text for a model that paused to ask. Parsing is pure.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use ctx_api::http::{Approval, ApprovalAnswer, Decision, Resume, WentOn};
 use hyper::Method;
 use serde::Serialize;
@@ -31,6 +33,30 @@ pub enum Stage {
     Answered,
 }
 
+/// How many questions were shown, and how many it were when the line that is typed was begun. A line answers only the
+/// question that stood there when it was begun.
+#[derive(Debug, Default)]
+pub struct Questions {
+    shown: AtomicU64,
+    at_begin: AtomicU64,
+}
+
+impl Questions {
+    pub fn show(&self) {
+        self.shown.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The first key of a line is pressed.
+    pub fn begin_line(&self) {
+        self.at_begin.store(self.shown.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Whether a question was shown since the line was begun.
+    fn are_newer(&self) -> bool {
+        self.at_begin.load(Ordering::SeqCst) != self.shown.load(Ordering::SeqCst)
+    }
+}
+
 /// What an answer to an approval says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
@@ -57,6 +83,8 @@ impl From<Verdict> for ApprovalAnswer {
 pub fn verdict(line: &str) -> Option<Verdict> {
     let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     let rest = rest.trim();
+    // `no, use another` says no; a yes has nothing behind it.
+    let word = if rest.is_empty() { word } else { word.trim_end_matches([',', ':', ';', '.', '!']) };
     match (word.to_ascii_lowercase().as_str(), rest.is_empty()) {
         ("y" | "yes", true) => Some(Verdict::Allow),
         ("a" | "always", true) => Some(Verdict::Always),
@@ -95,6 +123,27 @@ impl Chat<'_> {
         self.send_answer(&asked, verdict.into()).await
     }
 
+    /// Whether the line that was entered was begun before the newest question was shown. Lines without the editor are read when
+    /// a question is shown.
+    pub(super) fn is_of_earlier(&self) -> bool {
+        self.at_editor && self.questions.are_newer()
+    }
+
+    /// Whether a line would have answered a call, if the daemon were there.
+    pub(super) fn is_answer(&self, line: &str) -> bool {
+        !self.asked.is_empty() && verdict(line).is_some()
+    }
+
+    /// The daemon is away and the call may wait still: it is asked about again.
+    pub(super) fn ask_again_later(&mut self) -> Result<(), Failure> {
+        if let Some(asked) = self.asked.front_mut() {
+            asked.stage = Stage::New;
+            self.view.forget_question(&asked.id);
+        }
+        let why = "the daemon is away; you are asked again when it is back, if the call still waits";
+        Ok(self.view.notice(&format!("the answer was not sent: {why}"))?)
+    }
+
     /// Whether a line that is typed now answers a question.
     pub(super) fn is_asking(&self) -> bool {
         self.stage() == Some(Stage::Shown)
@@ -111,6 +160,10 @@ impl Chat<'_> {
             return Ok(());
         };
         asked.stage = Stage::Shown;
+        self.questions.show();
+        if !self.at_editor && !self.is_script {
+            output::forget_typed();
+        }
         self.view.asks(&asked.id, &asked.tool, asked.subject.as_deref(), asked.diff.as_deref())?;
         Ok(())
     }
@@ -123,6 +176,7 @@ impl Chat<'_> {
                 Ok(self.view.notice(&output::plain(&said))?)
             }
             Ok(_) => Ok(()),
+            Err(Failure::Said { code: Code::Ehostdown, .. }) => self.ask_again_later(),
             // Another client was faster, or the run has ended.
             Err(Failure::Said { message, .. }) => {
                 self.view.notice(&output::plain(&message))?;
@@ -159,6 +213,10 @@ mod tests {
             ("a", Some(Verdict::Always)),
             ("n", no(None)),
             ("n not that file", no(Some("not that file"))),
+            ("no, use y.txt", no(Some("use y.txt"))),
+            ("No: not that file", no(Some("not that file"))),
+            ("yes, do it", None),
+            ("nothing, go on", None),
             ("yes please do", None),
             ("another thing", None),
             ("", None),

@@ -74,8 +74,12 @@ impl Chat<'_> {
             }
             self.place = Place { epoch, output, events };
             self.run = session.current_run.map(|run| run.to_string());
-            self.paused =
+            let paused =
                 session.checkpoint.map(|id| id.to_string()).filter(|_| session.state == StateName::Paused);
+            if paused.is_some() && paused != self.paused {
+                self.questions.show();
+            }
+            self.paused = paused;
         }
         if let Arrival::First { .. } = arrival {
             self.greet(&session)?;
@@ -88,8 +92,8 @@ impl Chat<'_> {
                     self.view.asks(&one.id, &one.tool, one.subject.as_deref(), one.diff.as_deref())
                 })?,
             }
-            self.show_question()?;
         }
+        self.show_question()?;
         match self.who {
             _ if !session.queued => {}
             As::Operator => self.wait_for_room(session.limit).await?,
@@ -210,6 +214,7 @@ impl Chat<'_> {
             };
             match slash::parse(&line) {
                 Line::Command { act: Act::Leave, .. } => return Ok(ControlFlow::Break(())),
+                Line::Message(text) if self.is_answer(&text) => self.ask_again_later()?,
                 Line::Message(text) if !text.trim().is_empty() && self.who != As::Observer => {
                     self.keep(text)?;
                     self.view.notice("the message is kept and sent when the daemon is back")?;

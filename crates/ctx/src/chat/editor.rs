@@ -3,7 +3,7 @@
 //! It runs on a thread of its own and hands over one line at a time. The next line is read only when it is asked for, so
 //! that whoever leaves leaves the terminal as it was.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,8 @@ use rustyline::{Cmd, Context, Editor, Event, ExternalPrinter, Helper, KeyCode, K
 use rustyline::{ConditionalEventHandler, EventContext, EventHandler, RepeatCount};
 use tokio::sync::mpsc;
 
+use super::answer::Questions;
+use super::drawn::{self, Drawn};
 use super::hands::Done;
 use super::screen::{Last, Printer, Row};
 use super::slash;
@@ -41,12 +43,15 @@ pub struct Ask {
     pub prompt: String,
     /// It begins with what stood there when a key interrupted the line before.
     pub keeps_draft: bool,
+    /// Keys wait that were pressed before.
+    pub is_typed_ahead: bool,
 }
 
 /// The editor as the chat sees it.
 pub struct Typing {
     lines: mpsc::Receiver<Done>,
     ask: std::sync::mpsc::Sender<Ask>,
+    questions: Arc<Questions>,
     /// Whether a prompt stands on the screen.
     reads: Cell<bool>,
     /// The terminal as it was before.
@@ -55,7 +60,11 @@ pub struct Typing {
 
 impl Typing {
     /// Reads the next line.
-    pub fn go_on(&self, ask: Ask) {
+    pub fn go_on(&self, prompt: &str, keeps_draft: bool) {
+        let is_typed_ahead = rustix::io::ioctl_fionread(std::io::stdin()).is_ok_and(|bytes| bytes > 0);
+        // What stands there already was typed under the questions until now.
+        self.questions.begin_line();
+        let ask = Ask { prompt: prompt.to_owned(), keeps_draft, is_typed_ahead };
         // A thread that has gone has said so.
         self.reads.set(self.ask.send(ask).is_ok());
     }
@@ -93,19 +102,23 @@ pub struct Words {
 }
 
 /// Starts the thread. The printer writes above the line that is being edited.
-pub fn start(words: Words) -> Result<(Typing, Printer), Failure> {
+pub fn start(words: Words, questions: Arc<Questions>) -> Result<(Typing, Printer), Failure> {
     let before = keep_keys();
     let turn = Turn::default();
     let draft = Draft::default();
-    let mut editor = editor(words, before.clone(), &turn, &draft).map_err(wrong)?;
+    let assist = Assist::new(words, turn.clone(), questions.clone());
+    let mut editor = editor(assist, before.clone(), &draft).map_err(wrong)?;
     let mut printer = editor.create_external_printer().map_err(wrong)?;
     let (to_chat, lines) = mpsc::channel(1);
     let (ask, asked) = std::sync::mpsc::channel::<Ask>();
     let read = turn.clone();
     std::thread::spawn(move || {
-        while let Ok(Ask { prompt, keeps_draft }) = asked.recv() {
+        while let Ok(Ask { prompt, keeps_draft, is_typed_ahead }) = asked.recv() {
             let (left, right) = std::mem::take(&mut *ctx_journal::lock(&draft));
             let (left, right) = if keeps_draft { (left, right) } else { Default::default() };
+            if let Some(assist) = editor.helper() {
+                assist.begin(&prompt, is_typed_ahead || !left.is_empty() || !right.is_empty());
+            }
             let line = editor.readline_with_initial(&prompt, (&left, &right));
             next_turn(&read);
             let done = match line {
@@ -137,7 +150,7 @@ pub fn start(words: Words) -> Result<(Typing, Printer), Failure> {
     });
     let print: Printer =
         Box::new(move |row| rows.send(row).map_err(|_| std::io::Error::from(std::io::ErrorKind::BrokenPipe)));
-    Ok((Typing { lines, ask, reads: Cell::new(false), before }, print))
+    Ok((Typing { lines, ask, questions, reads: Cell::new(false), before }, print))
 }
 
 /// Counts what puts the editor's own rows below those that were printed: a line that was entered, a list of completions, a
@@ -165,9 +178,8 @@ fn wrong(error: ReadlineError) -> Failure {
 }
 
 fn editor(
-    words: Words,
+    assist: Assist,
     before: Option<Termios>,
-    turn: &Turn,
     draft: &Draft,
 ) -> rustyline::Result<Editor<Assist, FileHistory>> {
     let config = rustyline::Config::builder()
@@ -178,7 +190,8 @@ fn editor(
         .completion_type(rustyline::CompletionType::List)
         .build();
     let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(Assist { words, turn: turn.clone() }));
+    let turn = assist.turn.clone();
+    editor.set_helper(Some(assist));
     let bind = |key: KeyEvent| Event::KeySeq(vec![key]);
     for key in [KeyEvent(KeyCode::Esc, Modifiers::NONE), KeyEvent::ctrl('C')] {
         let interrupt = EventHandler::Conditional(Box::new(Interrupt { draft: draft.clone() }));
@@ -188,7 +201,7 @@ fn editor(
     editor.bind_sequence(bind(KeyEvent(KeyCode::Enter, Modifiers::ALT)), Cmd::Newline);
     editor.bind_sequence(bind(KeyEvent::ctrl('\\')), Cmd::EndOfFile);
     if let Some(before) = before {
-        let suspend = EventHandler::Conditional(Box::new(Suspend { before, turn: turn.clone() }));
+        let suspend = EventHandler::Conditional(Box::new(Suspend { before, turn }));
         editor.bind_sequence(bind(KeyEvent::ctrl('Z')), suspend);
     }
     if let Some(path) = history_file() {
@@ -218,6 +231,24 @@ fn remember(editor: &mut Editor<Assist, FileHistory>, line: &str) {
 struct Assist {
     words: Words,
     turn: Turn,
+    questions: Arc<Questions>,
+    /// Nothing stands behind the prompt.
+    is_empty: Cell<bool>,
+    drawn: RefCell<Drawn>,
+    rewraps: bool,
+}
+
+impl Assist {
+    fn new(words: Words, turn: Turn, questions: Arc<Questions>) -> Assist {
+        let (is_empty, drawn) = (Cell::new(true), RefCell::default());
+        Assist { words, turn, questions, is_empty, drawn, rewraps: drawn::is_rewrapping() }
+    }
+
+    /// A line is about to be read; it is begun already if keys wait or a draft stands there.
+    fn begin(&self, prompt: &str, is_begun: bool) {
+        self.is_empty.set(!is_begun);
+        self.drawn.borrow_mut().begin(prompt);
+    }
 }
 
 /// What stood before and behind the cursor when a key interrupted the line.
@@ -259,8 +290,24 @@ impl ConditionalEventHandler for Suspend {
 impl Helper for Assist {}
 impl Highlighter for Assist {}
 impl Validator for Assist {}
+
+/// The editor asks for a hint before it draws a line that has changed, or that a new width of the terminal has moved. It gets
+/// none; nothing else tells when a line was begun, and what has to be erased.
 impl Hinter for Assist {
     type Hint = String;
+
+    fn hint(&self, line: &str, at: usize, _: &Context<'_>) -> Option<String> {
+        if self.is_empty.replace(line.is_empty()) && !line.is_empty() {
+            self.questions.begin_line();
+        }
+        let (turn, columns) = (self.turn.load(Ordering::SeqCst), crate::output::width().unwrap_or(80));
+        if let Some(erase) = self.drawn.borrow_mut().before(line, at, columns, turn, self.rewraps) {
+            let mut stdout = std::io::stdout();
+            // The editor writes next, and notices when the terminal is gone.
+            let _ = stdout.write_all(erase.as_bytes()).and_then(|()| stdout.flush());
+        }
+        None
+    }
 }
 
 impl Completer for Assist {

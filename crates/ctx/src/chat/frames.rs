@@ -41,7 +41,10 @@ impl Chat<'_> {
                 self.has_failed = said("state") == Some("failed");
             }
             "session.queued_discarded" => (self.run, self.room) = (None, None),
-            "checkpoint.created" => self.paused = said("checkpoint_id").map(str::to_owned),
+            "checkpoint.created" => {
+                self.paused = said("checkpoint_id").map(str::to_owned);
+                self.questions.show();
+            }
             "checkpoint.resumed" | "checkpoint.rolled_back" => self.paused = None,
             "approval.requested" if self.who != As::Observer => {
                 let text = |name: &str| said(name).unwrap_or_default().to_owned();

@@ -1,13 +1,15 @@
 //! What a person or a script does: lines, keys and signals, from the line editor or from plain stdin.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::editor::{self, Ask, Typing, Words};
+use super::answer::Questions;
+use super::editor::{self, Typing, Words};
 use super::screen::Printer;
 use crate::failure::Failure;
 
@@ -44,8 +46,8 @@ pub enum Done {
 
 impl Hands {
     /// With the line editor, where a person types at a terminal and may send.
-    pub fn at_editor(words: Words) -> Result<(Hands, Printer), Failure> {
-        let (typing, printer) = editor::start(words)?;
+    pub fn at_editor(words: Words, questions: Arc<Questions>) -> Result<(Hands, Printer), Failure> {
+        let (typing, printer) = editor::start(words, questions)?;
         Ok((Hands::with(Source::Editor(typing))?, printer))
     }
 
@@ -72,7 +74,7 @@ impl Hands {
     /// The editor shows its prompt and takes the next line, which may begin with what stood there when a key interrupted it.
     pub fn go_on(&self, prompt: &str, keeps_draft: bool) {
         if let Source::Editor(typing) = &self.source {
-            typing.go_on(Ask { prompt: prompt.to_owned(), keeps_draft });
+            typing.go_on(prompt, keeps_draft);
         }
     }
 

@@ -41,4 +41,10 @@ impl Known {
         }
         true
     }
+
+    /// It is to be shown again.
+    pub fn remove(&mut self, item: &Item) {
+        self.items.remove(item);
+        self.order.retain(|one| one != item);
+    }
 }

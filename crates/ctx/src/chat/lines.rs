@@ -35,6 +35,12 @@ impl Chat<'_> {
                 return Ok(ControlFlow::Continue(()));
             }
             Line::Command { act, rest } => return self.command(act, rest).await,
+            Line::Wrong(why) if self.is_script => {
+                // In a pipe only the conversation is data.
+                self.had_wrong = true;
+                output::say(&why);
+                return Ok(ControlFlow::Continue(()));
+            }
             Line::Wrong(why) => {
                 self.view.notice(&why)?;
                 return Ok(ControlFlow::Continue(()));
@@ -43,7 +49,18 @@ impl Chat<'_> {
         };
         let was_asked = std::mem::take(&mut self.was_asked) || self.stage() == Some(Stage::Answered);
         let verdict = answer::verdict(&text);
-        if let (true, Some(verdict)) = (self.is_asking(), &verdict) {
+        let is_for_none =
+            self.is_of_earlier() && (self.is_asking() && verdict.is_some() || self.paused.is_some());
+        if is_for_none {
+            let why = if was_asked {
+                "the call was answered already"
+            } else {
+                "it was begun before this was asked"
+            };
+            self.view.notice(&format!(
+                "not sent: {why}; type it again (Up brings it back) to answer what is asked now"
+            ))?;
+        } else if let (true, Some(verdict)) = (self.is_asking(), &verdict) {
             self.answer(verdict.clone()).await?;
         } else if was_asked && verdict.is_some() {
             let why = "the call was answered already; type it again to send it as a message";
@@ -124,7 +141,10 @@ impl Chat<'_> {
                     tokio::task::spawn_blocking(move || open::found_or_new(&root, &rest, None, None)).await;
                 match found {
                     Ok(Ok(opened)) => return Ok(ControlFlow::Break(Over::Switch(opened))),
-                    Ok(Err(Failure::Said { message, .. })) => self.view.notice(&message)?,
+                    Ok(Err(Failure::Said { message, hint, .. })) => {
+                        let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                        self.view.notice(&format!("{message}{hint}"))?;
+                    }
                     Ok(Err(other)) => return Err(other),
                     Err(error) => return Err(Failure::new(Code::Eio, error.to_string())),
                 }

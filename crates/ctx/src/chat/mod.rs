@@ -1,12 +1,13 @@
 //! The one client for a conversation: `ctx chat` and `ctx attach`.
 //!
-//! `hands` is what a person does, with the line `editor`, and `lines` what becomes of it; `frames` is what the daemon
-//! tells; `view` is what is shown, on the `screen`; `connect` takes up the session's socket, also when it broke, and
-//! `past` reads what was missed; `slash` has the commands; `answer` is how approvals and pauses are answered. Here they
-//! meet.
+//! `hands` is what a person does, with the line `editor`, and `lines` what becomes of it; `drawn` erases what the editor
+//! has drawn when the terminal gets another width; `frames` is what the daemon tells; `view` is what is shown, on the
+//! `screen`; `connect` takes up the session's socket, also when it broke, and `past` reads what was missed; `slash` has the
+//! commands; `answer` is how approvals and pauses are answered. Here they meet.
 
 pub mod answer;
 mod connect;
+mod drawn;
 mod editor;
 mod frames;
 mod hands;
@@ -21,6 +22,7 @@ mod view;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctx_api::http::{NewMessage, NewPart, Session, SessionChange};
@@ -33,7 +35,7 @@ use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::room::{self, Room};
 use crate::root::Root;
-use answer::{Asked, Verdict};
+use answer::{Asked, Questions, Verdict};
 use connect::Arrival;
 use hands::{Done, Hands};
 pub use open::{Here, Opened, found_or_new};
@@ -69,9 +71,12 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
     let at_editor = reads && writes && !observes;
     let words = if at_editor { open::words(root) } else { editor::Words::default() };
     let runtime = client::runtime()?;
+    let questions = Arc::new(Questions::default());
     let left = runtime.block_on(async {
         let (mut hands, printer) = match at_editor {
-            true => Hands::at_editor(words).map(|(hands, printer)| (hands, Some(printer)))?,
+            true => {
+                Hands::at_editor(words, questions.clone()).map(|(hands, printer)| (hands, Some(printer)))?
+            }
             false => (Hands::plain()?, None),
         };
         let mut view = View::new(Screen::new(printer), Paint::for_stdout(), writes);
@@ -91,6 +96,7 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
             warned: None,
             keeps_draft: false,
             has_failed: false,
+            had_wrong: false,
             is_ending: false,
             started: None,
             room: None,
@@ -99,13 +105,18 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
             waiting: VecDeque::new(),
             asked: VecDeque::new(),
             was_asked: false,
+            questions,
         };
         let left = chat.until_left(&options, &mut hands).await;
         // What is said next, such as an error, has a line of its own.
         chat.last_rows(&hands).await?;
         left?;
         // The failure was shown; a script hears of it by the exit code.
-        if chat.is_script && chat.has_failed { Err(Failure::Told { exit: 1 }) } else { Ok(()) }
+        if chat.is_script && (chat.has_failed || chat.had_wrong) {
+            Err(Failure::Told { exit: 1 })
+        } else {
+            Ok(())
+        }
     });
     // The thread that reads the keyboard ends with the process.
     runtime.shutdown_background();
@@ -134,6 +145,8 @@ struct Chat<'a> {
     keeps_draft: bool,
     /// The last run that was seen to end has failed.
     has_failed: bool,
+    /// A line of a script was a command that there is not.
+    had_wrong: bool,
     /// The input has ended: leave when everything is answered.
     is_ending: bool,
     /// When we started the daemon that was gone.
@@ -149,6 +162,7 @@ struct Chat<'a> {
     asked: VecDeque<Asked>,
     /// One of them was answered elsewhere, or is too late to be: a `y` that is typed now was meant for it.
     was_asked: bool,
+    questions: Arc<Questions>,
 }
 
 enum Stayed {
@@ -230,6 +244,8 @@ impl Chat<'_> {
                     socket.close().await;
                     return Ok(Stayed::Switched(opened));
                 }
+                // What a script has not said yet cannot be said any more.
+                Over::Ended(why) if self.is_script => return Err(open::over(self.id, why)),
                 Over::Ended(why) => {
                     self.last_rows(hands).await?;
                     self.view.notice(why)?;

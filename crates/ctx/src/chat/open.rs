@@ -54,22 +54,16 @@ pub fn found_or_new(
         (here, warnings) = (Some(found), said);
     }
     let asked = here.as_ref().map_or_else(|| word.to_owned(), |here| of_dir(&here.agent));
-    match sessions::find_id(root, &asked) {
-        Ok(id) if !is_over(root, id)? => match cwd {
-            None => {
-                if let Some(here) = &here {
-                    here.warn(root, &id.to_string(), &warnings);
-                }
-                return Ok(Opened { id, news: None });
-            }
-            Some(_) => {
-                let message = format!("{asked} has a working directory already");
-                return Err(Failure::new(Code::Einval, message)
-                    .hint("--cwd is for a new session; `ctx send --cwd` changes it"));
-            }
-        },
-        Ok(_) | Err(Failure::Said { code: Code::Enoent, .. }) => {}
-        Err(failure) => return Err(failure),
+    if let Some(id) = found(root, &asked)? {
+        if cwd.is_some() {
+            let message = format!("{asked} has a working directory already");
+            return Err(Failure::new(Code::Einval, message)
+                .hint("--cwd is for a new session; `ctx send --cwd` changes it"));
+        }
+        if let Some(here) = &here {
+            here.warn(root, &id.to_string(), &warnings);
+        }
+        return Ok(Opened { id, news: None });
     }
     warnings.iter().for_each(output::say);
     let here = match here {
@@ -180,9 +174,37 @@ fn where_it_works(session: &Session) -> String {
     }
 }
 
-fn is_over(root: &Root, id: SessionId) -> Result<bool, Failure> {
+/// The session that a word names, if there is one that can go on. The name of one that is over is free again; its id means
+/// nothing but itself.
+fn found(root: &Root, word: &str) -> Result<Option<SessionId>, Failure> {
+    let id = match sessions::find_id(root, word) {
+        Ok(id) => id,
+        Err(Failure::Said { code: Code::Enoent, .. }) => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
     let session: Session = Api::new(root).get(&format!("/sessions/{id}"))?;
-    Ok(session.state.is_over())
+    match session.state.is_over() {
+        false => Ok(Some(id)),
+        true if is_called_by_id(&session, word) => {
+            Err(over(id, &format!("the session has {}", session.state)))
+        }
+        true => Ok(None),
+    }
+}
+
+/// Whether a word that a session was found by is its id, or the beginning or end of that, and not a name. A whole id is
+/// no name, also where the session is called by it.
+fn is_called_by_id(session: &Session, word: &str) -> bool {
+    let (id, part) = (session.id.to_string(), word.to_ascii_uppercase());
+    let is_agent = session.agent.as_ref().is_some_and(|agent| agent.as_str() == word);
+    let is_name = is_agent || sessions::plain_name(session.name.as_str()) == word;
+    id == part || !is_name && (id.starts_with(&part) || id.ends_with(&part))
+}
+
+/// The failure of what a session that is over no longer takes.
+pub fn over(id: SessionId, why: &str) -> Failure {
+    let hint = format!("`ctx fork {id}` copies it into a new session, `ctx history {id}` prints it");
+    Failure::new(Code::Eshutdown, why).hint(hint)
 }
 
 /// The project whose primary an agent is.

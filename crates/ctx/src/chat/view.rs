@@ -305,6 +305,11 @@ impl<W: Write> View<W> {
         }
     }
 
+    /// The question is shown again when it is asked again.
+    pub fn forget_question(&mut self, approval: &str) {
+        self.known.remove(&Item::Waits(approval.to_owned()));
+    }
+
     /// A line that wants the person.
     fn call_for(&mut self, line: &str) -> std::io::Result<()> {
         self.ring()?;

@@ -82,6 +82,7 @@ impl Asked {
 
     /// Lines are read from the first question on, by a thread that ends with the program.
     fn forget_lines(&mut self) {
+        output::forget_typed();
         match &mut self.lines {
             Some(lines) => while lines.try_recv().is_ok() {},
             None => {

@@ -25,6 +25,8 @@ pub use show::{Form, Show};
 
 /// How long a daemon may be away before we give up on it.
 const AWAY_MAX: Duration = Duration::from_secs(1);
+/// The same where the message is queued, and waits anyway.
+const AWAY_QUEUED_MAX: Duration = Duration::from_secs(10);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
@@ -110,13 +112,21 @@ impl<'a> Talk<'a> {
         show: &mut Show,
         interrupts: &mut Interrupts,
     ) -> Result<End, Failure> {
-        self.follow(request, Seen::default(), wait, show, interrupts).await
+        let mut seen = Seen::default();
+        match self.follow(request, &mut seen, wait, show, interrupts).await {
+            // Sending it again would be refused: it is still there.
+            Err(Failure::Said { code: Code::Ehostdown, .. }) if seen.is_queued => {
+                let left = waits::left_in_queue(&self.named(&seen, request));
+                Err(Failure::new(Code::Ehostdown, format!("the daemon is away; {left}")))
+            }
+            ended => ended,
+        }
     }
 
     async fn follow(
         &mut self,
         request: &Request,
-        mut seen: Seen,
+        seen: &mut Seen,
         wait: Wait,
         show: &mut Show,
         interrupts: &mut Interrupts,
@@ -125,7 +135,7 @@ impl<'a> Talk<'a> {
         let ended = loop {
             match self.next(interrupts).await {
                 Event::Frame(received) => {
-                    if let Step::Done(end) = take(&mut seen, request, &received, wait, show)? {
+                    if let Step::Done(end) = take(seen, request, &received, wait, show)? {
                         break end;
                     }
                     if let Some(frame) = received.frame.as_ref().filter(|_| show.takes_answers()) {
@@ -137,14 +147,14 @@ impl<'a> Talk<'a> {
                         self.room = Some(Room::watch(self.root).await);
                     }
                     if seen.cancel_asked && interrupts.count() == 1 && seen.run.is_some() {
-                        self.cancel(&mut seen, request).await;
+                        self.cancel(seen, request).await;
                     }
                 }
                 Event::Interrupted if seen.is_queued => {
-                    show.talk(waits::left_in_queue(&self.named(&seen, request)));
+                    show.talk(waits::left_in_queue(&self.named(seen, request)));
                     break End::Left;
                 }
-                Event::Counted => self.start_queued(&mut seen).await?,
+                Event::Counted => self.start_queued(seen).await?,
                 Event::Typed(line) => {
                     self.asked.answer(self.root, &line).await?;
                     self.show_question(show)?;
@@ -153,16 +163,16 @@ impl<'a> Talk<'a> {
                 Event::Interrupted => {
                     show.talk("cancelling; press Ctrl-C again to leave");
                     seen.cancel_asked = true;
-                    self.cancel(&mut seen, request).await;
+                    self.cancel(seen, request).await;
                 }
                 Event::Broken => {
-                    if let Some(end) = self.take_up(request, &mut seen, show, interrupts).await? {
+                    if let Some(end) = self.take_up(request, seen, show, interrupts).await? {
                         break end;
                     }
                 }
             }
         };
-        self.last_run = seen.run;
+        self.last_run = seen.run.take();
         if seen.resumed {
             // It follows the whole session now, which the next message must not.
             self.socket = None;
@@ -202,9 +212,12 @@ impl<'a> Talk<'a> {
     /// Asks for a slot for the message that waits. Its frames come on the connection that it was sent on.
     async fn start_queued(&mut self, seen: &mut Seen) -> Result<(), Failure> {
         let Some(id) = seen.session_id.as_ref().filter(|_| seen.is_queued) else { return Ok(()) };
-        if room::start(self.root, id).await? {
-            seen.is_queued = false;
-            self.room = None;
+        match room::start(self.root, id).await {
+            Ok(true) => (seen.is_queued, self.room) = (false, None),
+            Ok(false) => {}
+            // The daemon goes: the connection breaks, and is taken up.
+            Err(Failure::Said { code: Code::Ehostdown, .. }) => self.room = None,
+            Err(failure) => return Err(failure),
         }
         Ok(())
     }
@@ -251,10 +264,16 @@ impl<'a> Talk<'a> {
         show.talk("the daemon does not answer; waiting for it");
         let begun = std::time::Instant::now();
         let (mut pause, mut started) = (RETRY_FIRST, false);
+        let away_max = if seen.is_queued { AWAY_QUEUED_MAX } else { AWAY_MAX };
         loop {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = interrupts.next() => return Ok(Some(End::Left)),
+                () = interrupts.next() => {
+                    if seen.is_queued {
+                        show.talk(waits::left_in_queue(&self.named(seen, request)));
+                    }
+                    return Ok(Some(End::Left));
+                }
             }
             match AgentSocket::connect(self.root, &self.with).await {
                 Ok(socket) => {
@@ -266,7 +285,7 @@ impl<'a> Talk<'a> {
                     started = true;
                     start_daemon(self.root).await?;
                 }
-                Err(failure) if begun.elapsed() > AWAY_MAX => return Err(failure),
+                Err(failure) if begun.elapsed() > away_max => return Err(failure),
                 Err(_) => pause = (pause * 2).min(RETRY_MAX),
             }
         }
@@ -284,6 +303,10 @@ impl<'a> Talk<'a> {
         if let Some(socket) = &mut self.socket {
             // As above: a connection that breaks at once is noticed when it is read.
             let _ = socket.send(&again).await;
+        }
+        if seen.is_queued {
+            // The daemon that counted the runs is gone, and no frame may come before there is room.
+            self.room = Some(Room::watch(self.root).await);
         }
         Ok(None)
     }

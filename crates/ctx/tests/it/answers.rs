@@ -82,6 +82,80 @@ fn a_call_that_another_terminal_answers_takes_no_answer_here() {
 }
 
 #[test]
+fn half_a_line_that_was_typed_under_one_question_is_no_answer_to_the_next() {
+    let daemon = daemon();
+    let steps = json!([{ "tool": write("a") }, { "tool": write("b") }, { "text": "the end" }]);
+    let mut pty = send(&daemon, steps);
+    pty.wait_for("approval needed: fs.write /work/a?");
+    pty.wait_for("always in this session");
+    pty.type_keys("y");
+    pty.wait_for("y");
+    daemon.ctx(&["approve", "coder/default"]).ok();
+    pty.wait_for("approval needed: fs.write /work/b?");
+    pty.type_keys("\rn\r");
+    pty.wait_for("the end");
+    assert_eq!(pty.wait(), 0);
+    assert!(has(&daemon, "a") && !has(&daemon, "b"));
+}
+
+#[test]
+fn a_line_of_the_chat_answers_only_the_question_under_which_it_was_begun() {
+    let daemon = daemon();
+    let mut pty = Pty::ctx(&daemon, &["chat"]);
+    let asked = |pty: &mut Pty, file: &str| {
+        pty.wait_for(&format!("approval needed: fs.write /work/{file}?"));
+        pty.wait_for("always in this session]");
+    };
+    // Before any question.
+    pty.wait_for("coder/default> ");
+    pty.type_keys("y");
+    pty.wait_for("y");
+    let steps = json!([{ "tool": write("a") }, { "tool": write("b") }, { "text": "the end" }]);
+    let steps = json!({ "script": steps }).to_string();
+    daemon.ctx(&["send", "--detach", "--model", "debug:script", &steps]).ok();
+    asked(&mut pty, "a");
+    pty.type_keys("\r");
+    pty.wait_for("[not sent: it was begun before this was asked");
+    assert!(!has(&daemon, "a"));
+    // Under another one.
+    pty.wait_for("coder/default> ");
+    pty.type_keys("y");
+    pty.wait_for("y");
+    daemon.ctx(&["approve", "coder/default"]).ok();
+    asked(&mut pty, "b");
+    pty.type_keys("\r");
+    pty.wait_for("[not sent: the call was answered already");
+    assert!(!has(&daemon, "b"));
+    pty.type_keys("y\r");
+    wait_state(&daemon, "default", "idle");
+    assert!(has(&daemon, "a") && has(&daemon, "b"));
+}
+
+#[test]
+fn an_answer_that_finds_no_daemon_is_no_message() {
+    let mut daemon = daemon();
+    let mut pty = Pty::ctx(&daemon, &["chat", "--model", "debug:script"]);
+    pty.wait_for("coder/default> ");
+    pty.type_keys(&format!("{}\r", json!({ "script": [{ "tool": write("a") }, { "text": "the end" }] })));
+    pty.wait_for("approval needed: fs.write /work/a?");
+    daemon.kill();
+    pty.wait_for("the daemon does not answer");
+    pty.type_keys("y\r");
+    pty.wait_for("[the answer was not sent: the daemon is away");
+    daemon.start_again();
+    pty.wait_for("the daemon is back");
+    pty.wait_for("EINTR");
+    pty.type_keys("/model debug:echo\r");
+    pty.wait_for("from the next message on");
+    pty.type_keys("and on\r");
+    pty.wait_for("and on\r\n");
+    wait_state(&daemon, "default", "idle");
+    let said = daemon.ctx(&["history"]).ok();
+    assert!(said.contains("and on") && !said.contains("\ny\n"), "{said}");
+    assert!(!has(&daemon, "a"));
+}
+
+#[test]
 fn a_model_that_pauses_to_ask_gets_what_is_typed() {
     let daemon = daemon();
     let checkpoint = json!({ "tool": { "name": "checkpoint", "input": { "reason": "which database?" } } });

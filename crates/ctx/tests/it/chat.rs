@@ -216,6 +216,14 @@ fn in_a_pipe_every_line_is_a_message_and_the_answers_are_plain_text() {
 }
 
 #[test]
+fn in_a_pipe_a_command_that_there_is_not_is_an_error() {
+    let daemon = daemon();
+    let out = daemon.ctx_with(&["chat", "coder/piped"], "/nosuch\nhello\n");
+    assert_eq!(out.stdout, "> hello\nhello\n");
+    assert!(out.fails(1).contains("unknown command /nosuch"));
+}
+
+#[test]
 fn without_a_daemon_there_is_no_chat() {
     let mut daemon = daemon();
     daemon.kill();

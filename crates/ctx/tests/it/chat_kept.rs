@@ -3,7 +3,7 @@
 use serde_json::json;
 use testkit::{Pty, TestDaemon, until};
 
-use crate::support::{SLOW, build, daemon, start_slow, wait_state};
+use crate::support::{SLOW, build, daemon, json_lines, start_slow, wait_state};
 
 fn chat(daemon: &TestDaemon, args: &[&str]) -> Pty {
     let mut pty = Pty::ctx(daemon, &[&["chat"], args].concat());
@@ -97,6 +97,40 @@ fn a_session_that_was_made_by_a_slip_says_so() {
     pty.wait_for("[coder/default: debug:echo, idle; /help");
     pty.type_keys("/session quite-other\r");
     pty.wait_for("[coder/quite-other: debug:echo, new session; /help");
+}
+
+#[test]
+fn the_id_of_a_session_that_has_ended_begins_no_other() {
+    let daemon = daemon();
+    daemon.ctx(&["send", "hello"]).ok();
+    let sessions = || json_lines(&daemon.ctx(&["ls", "-A", "--all", "--json"]).ok());
+    let id = sessions()[0]["id"].as_str().unwrap().to_owned();
+    let fork = daemon.ctx(&["fork", "coder/default"]).ok().trim().to_owned();
+    for ended in [&id, &fork] {
+        daemon.ctx(&["end", "--yes", ended]).ok();
+    }
+    // It is called by its id.
+    assert!(daemon.ctx_with(&["chat", &fork], "words\n").fails(1).contains("the session has ended"));
+    let end = id[18..].to_lowercase();
+    for args in [
+        &["chat", &id][..],
+        &["chat", &id[..25]],
+        &["chat", &end],
+        &["chat", "coder", "-s", &id],
+        &["chat", "coder", "-s", &end],
+        &["attach", &id],
+    ] {
+        let said = daemon.ctx_with(args, "words\n").fails(1);
+        assert!(said.contains("the session has ended") && said.contains("ESHUTDOWN"), "{args:?}: {said}");
+        assert!(said.contains(&format!("ctx fork {id}")), "{args:?}: {said}");
+    }
+    let mut pty = chat(&daemon, &["other"]);
+    pty.type_keys(&format!("/session {id}\r"));
+    pty.wait_for("[the session has ended; `ctx fork");
+    assert_eq!(sessions().len(), 3);
+    // Its name is free.
+    assert!(daemon.ctx_with(&["chat", "coder/default"], "anew\n").ok().ends_with("anew\n"));
+    assert_eq!(daemon.ctx(&["latest", &id]).ok(), "hello\n");
 }
 
 #[test]

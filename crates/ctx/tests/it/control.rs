@@ -26,13 +26,14 @@ fn a_run_is_paused_looked_at_and_resumed() {
     let daemon = daemon();
     start_slow(&daemon, "work");
     assert!(daemon.ctx(&["resume", "coder/work"]).fails(1).contains("is not paused"));
-    let made = daemon.ctx(&["pause", "coder/work", "--reason", "have a look"]);
+    let made = daemon.ctx(&["pause", "coder/work", "--reason", "have a look\nand say"]);
     assert!(made.stderr.contains("ctx resume coder/work"), "{}", made.stderr);
     let id = made.ok().trim().to_owned();
     assert!(daemon.ctx(&["pause", "coder/work"]).fails(1).contains("already paused"));
     let table = daemon.ctx(&["checkpoints", "coder/work"]).ok();
     assert!(table.contains(&id) && table.contains("paused here") && table.contains("have a look"), "{table}");
     assert!(!table.contains('\x1b'), "colours are for terminals");
+    assert!(table.contains("have a look and say") && table.lines().count() == 2, "a row is a line: {table}");
     let shown = daemon.ctx(&["checkpoints", "coder/work", &id[..20]]).ok();
     assert!(shown.contains("by operator") && shown.contains("prompt     primary"), "{shown}");
     let resumed = json_lines(&daemon.ctx(&["resume", "coder/work", "--checkpoint", &id, "--json"]).ok());

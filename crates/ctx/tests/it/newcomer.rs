@@ -200,6 +200,32 @@ fn a_resized_or_suspended_terminal_loses_no_word_and_breaks_none() {
 }
 
 #[test]
+fn in_another_width_a_draft_of_several_rows_stands_there_once_and_what_is_above_stays() {
+    let tmux = Tmux::start(40, "chat");
+    tmux.see(0, "work/default> ");
+    tmux.say(0, "line one to keep");
+    let kept = "work/default> line one to keep\nline one to keep\n";
+    tmux.see(0, kept);
+    let mut draft = "a draft of more than one row, which goes on for sixty-five letters".to_owned();
+    tmux.run(&["send-keys", "-t", ":0.0", "-l", &draft]);
+    tmux.see(0, &draft);
+    let tty = tmux.run(&["display-message", "-p", "-t", ":0.0", "#{pane_tty}"]);
+    for columns in ["25", "70", "33", "100"] {
+        tmux.run(&["resize-window", "-x", columns]);
+        until("the terminal's new width", || {
+            let size = finish(Command::new("stty").args(["-F", tty.trim(), "size"])).ok();
+            size.trim().ends_with(&format!(" {columns}")).then_some(())
+        });
+        // A key comes after the new width.
+        tmux.run(&["send-keys", "-t", ":0.0", "-l", "x"]);
+        draft.push('x');
+        tmux.see(0, &format!("{kept}work/default> {draft}"));
+        let screen = tmux.screen(0);
+        assert_eq!(screen.matches("a draft").count(), 1, "{columns}:\n{screen}");
+    }
+}
+
+#[test]
 fn a_model_that_pauses_breaks_no_row_and_two_terminals_show_the_same() {
     let tmux = Tmux::start(60, "chat");
     tmux.see(0, "work/default> ");

@@ -192,6 +192,21 @@ impl Queries<'_> {
         Ok(found.into_iter().filter_map(|(id, usage)| Some((id.parse().ok()?, usage))).collect())
     }
 
+    /// When these sessions changed last, as far as their logs have been read.
+    pub fn updates_of(&self, sessions: &[SessionId]) -> Result<HashMap<SessionId, Timestamp>, DbError> {
+        let mut updates = HashMap::new();
+        for some in sessions.chunks(VALUES_MAX) {
+            let marks = vec!["?"; some.len()].join(", ");
+            let sql = format!("SELECT id, updated_at FROM sessions WHERE id IN ({marks})");
+            let ids = some.iter().map(|id| id.to_string().into()).collect();
+            let found = self.rows(&sql, ids, |row| Ok((row.get::<_, String>(0)?, count_of(row.get(1)?))))?;
+            updates.extend(
+                found.into_iter().filter_map(|(id, at)| Some((id.parse().ok()?, Timestamp::from_millis(at)))),
+            );
+        }
+        Ok(updates)
+    }
+
     /// Why the newest run of these sessions failed, for those where it did. What a fork took over is not its own.
     pub fn failed_runs(&self, sessions: &[SessionId]) -> Result<HashMap<SessionId, Failure>, DbError> {
         let mut failed = HashMap::new();

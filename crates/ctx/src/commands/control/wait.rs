@@ -31,7 +31,7 @@ pub struct Args {
     /// What to wait for
     #[arg(long = "for", value_name = "STATE", default_value = "idle")]
     wanted: Wanted,
-    /// Give up after this many seconds
+    /// Give up after this many seconds; with 0, look once
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<u64>,
     /// Print each session as it is then, one JSON object per line
@@ -68,13 +68,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         .collect::<Result<_, Failure>>()?;
     let all = async {
         for (id, word) in &ids {
-            let waited = match wait_for(root, *id, word, args.wanted).await {
-                // A daemon that was killed is started again; the run that it had has failed then.
-                Err(Failure::Said { code: Code::Ehostdown, .. }) => {
-                    talk::start_daemon(root).await?;
-                    wait_for(root, *id, word, args.wanted).await
-                }
-                waited => waited,
+            let waited = match args.timeout {
+                Some(0) => look_once(root, *id, word, args.wanted).await,
+                _ => wait_patiently(root, *id, word, args.wanted).await,
             };
             if args.json && !matches!(waited, Err(Failure::Said { .. })) {
                 let path = format!("/sessions/{id}");
@@ -86,10 +82,10 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     };
     client::runtime()?.block_on(async {
         match args.timeout {
-            None => all.await,
+            None | Some(0) => all.await,
             Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds), all)
                 .await
-                .unwrap_or_else(|_| Err(Failure::new(Code::Etimedout, still(args.wanted, seconds)))),
+                .unwrap_or_else(|_| Err(still(args.wanted, seconds))),
         }
     })
 }
@@ -100,12 +96,43 @@ fn seconds(text: &str) -> Result<u64, String> {
     number.parse().map_err(|_| "a whole number of seconds, such as 90 or 90s".to_owned())
 }
 
-fn still(wanted: Wanted, seconds: u64) -> String {
-    match wanted {
+fn still(wanted: Wanted, seconds: u64) -> Failure {
+    let message = match wanted {
         Wanted::Idle => format!("still running after {seconds} s"),
         Wanted::Paused => format!("not paused after {seconds} s"),
         Wanted::Approval => format!("no approval was asked for in {seconds} s"),
         Wanted::Ended => format!("not ended after {seconds} s"),
+    };
+    Failure::new(Code::Etimedout, message)
+}
+
+/// A daemon that was killed is started again; the run that it had has failed then.
+async fn wait_patiently(root: &Root, id: SessionId, word: &str, wanted: Wanted) -> Result<(), Failure> {
+    match wait_for(root, id, word, wanted).await {
+        Err(Failure::Said { code: Code::Ehostdown, .. }) => {
+            talk::start_daemon(root).await?;
+            wait_for(root, id, word, wanted).await
+        }
+        waited => waited,
+    }
+}
+
+/// Without waiting: it is there now, or it is not.
+async fn look_once(root: &Root, id: SessionId, word: &str, wanted: Wanted) -> Result<(), Failure> {
+    if is_there(root, id, word, wanted).await? { Ok(()) } else { Err(still(wanted, 0)) }
+}
+
+/// Whether a session is where it is wanted; the failure says that it will not get there by itself.
+async fn is_there(root: &Root, id: SessionId, word: &str, wanted: Wanted) -> Result<bool, Failure> {
+    let session: Session = Api::new(root).ask(Method::GET, &format!("/sessions/{id}"), None).await?;
+    match look(&session, wanted) {
+        Look::There if wanted == Wanted::Idle => run_ended_well(root, id, word).await.map(|()| true),
+        Look::There => Ok(true),
+        Look::Never(why) => {
+            output::say(format_args!("{word}: {why}"));
+            Err(Failure::Told { exit: 1 })
+        }
+        Look::NotYet => Ok(false),
     }
 }
 
@@ -119,15 +146,8 @@ async fn wait_for(root: &Root, id: SessionId, word: &str, wanted: Wanted) -> Res
             Err(failure) => return Err(failure),
         };
         loop {
-            let session: Session = Api::new(root).ask(Method::GET, &format!("/sessions/{id}"), None).await?;
-            match look(&session, wanted) {
-                Look::There if wanted == Wanted::Idle => return run_ended_well(root, id, word).await,
-                Look::There => return Ok(()),
-                Look::Never(why) => {
-                    output::say(format_args!("{word}: {why}"));
-                    return Err(Failure::Told { exit: 1 });
-                }
-                Look::NotYet => {}
+            if is_there(root, id, word, wanted).await? {
+                return Ok(());
             }
             let Some(open) = &mut socket else { break };
             // Text that streams in changes nothing.

@@ -166,6 +166,7 @@ pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
         find::mark_flawed(&args, root, &mut rows);
     }
     ask::mark(root, &mut rows);
+    find::wait_for_index(root, &rows);
     find::mark_failed_runs(root, &mut rows);
     if args.needs_me {
         rows.retain(|row| row.need() != Need::Nothing);

@@ -62,7 +62,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             table::Cell::new(words::age(now, Timestamp::from_millis(one.created_at))),
             table::Cell::new(one.created_by.clone()),
             table::Cell::painted(state, painted),
-            table::Cell::new(output::plain(one.reason.as_deref().unwrap_or_default())),
+            table::Cell::new(output::one_line(one.reason.as_deref().unwrap_or_default())),
         ]
     });
     let text = table::render(

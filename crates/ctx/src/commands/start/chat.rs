@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::FromArgMatches;
-use ctx_session::Code;
+use ctx_session::{Code, SessionId};
 
 use crate::chat::{self, Options};
 use crate::client::As;
+use crate::commands::start::send::session_for_socket;
 use crate::consent::Consent;
 use crate::failure::Failure;
 use crate::images;
@@ -79,10 +80,16 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         (None, _) => args.agent,
         (Some(_), true) => {
             let message = "the session is given twice: as agent/name and with --session";
-            return Err(Failure::new(ctx_session::Code::Einval, message));
+            return Err(Failure::new(Code::Einval, message));
         }
         (Some(session), false) if args.agent == sessions::HERE => session.clone(),
-        (Some(session), false) => format!("{}/{session}", args.agent),
+        (Some(session), false) => {
+            let agent = sessions::agent_name(&args.agent)?;
+            match session_for_socket(root, &agent, session.clone())? {
+                id if id.parse::<SessionId>().is_ok() => id,
+                name => format!("{agent}/{name}"),
+            }
+        }
     };
     let parts = images::read(&args.images)?;
     let opened = chat::found_or_new(root, &word, args.cwd, args.dir.as_deref())?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use ctx_api::http::{Damage, List, Session};
 use ctx_journal::LogPath;
@@ -17,7 +18,7 @@ use crate::failure::Failure;
 use crate::index::Index;
 use crate::root::Root;
 use crate::sessions::{own_uid, plain_name};
-use crate::{index, output};
+use crate::{index, output, words};
 
 /// Sessions of one directory that are looked at by their files before the index is asked.
 const PATIENCE: usize = 1000;
@@ -323,6 +324,27 @@ pub fn mark_flawed(args: &Args, root: &Root, rows: &mut Vec<Row>) {
         if row.meta.state == StateName::Failed && is_agents && fits(args, &row) {
             rows.push(row);
         }
+    }
+}
+
+/// Waits until the index has read what the files of these sessions tell of already: it follows a moment behind. Without a
+/// daemon nobody reads on, and one that has much to read is not waited for.
+pub fn wait_for_index(root: &Root, rows: &[Row]) {
+    /// In milliseconds; what changed before has been read, or will not be soon.
+    const RECENT: u64 = 5_000;
+    const LONGEST: Duration = Duration::from_millis(500);
+    const PAUSE: Duration = Duration::from_millis(5);
+    let is_recent = |row: &&Row| row.updated_at.as_millis() + RECENT > words::now().as_millis();
+    let recent: Vec<_> = rows.iter().filter(is_recent).map(|row| (row.meta.id, row.updated_at)).collect();
+    let Ok(Index::File(index)) = index::open(root) else { return };
+    let ids: Vec<_> = recent.iter().map(|(id, _)| *id).collect();
+    let is_behind = || {
+        let read = index.queries().updates_of(&ids).unwrap_or_default();
+        recent.iter().any(|(id, changed)| read.get(id).is_none_or(|read| read < changed))
+    };
+    let begun = Instant::now();
+    while is_behind() && begun.elapsed() < LONGEST && root.is_up() {
+        std::thread::sleep(PAUSE);
     }
 }
 
