@@ -135,8 +135,8 @@ fn with_keys(root: Option<PathBuf>) -> Result<Root, Failure> {
     Ok(root)
 }
 
-/// Parses the arguments and runs the command. Bad arguments and `--help` print and exit here.
-pub fn run() -> Result<(), Failure> {
+/// Bad arguments and `--help` print and exit here.
+fn parsed() -> Cli {
     let matches = Cli::command().try_get_matches().or_else(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             help::grouped(Cli::command()).try_get_matches()
@@ -144,7 +144,12 @@ pub fn run() -> Result<(), Failure> {
         _ => Err(help::with_suggestion(Cli::command(), error)),
     });
     let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    let Cli { root, command } = parsed.unwrap_or_else(|error| error.exit());
+    parsed.unwrap_or_else(|error| error.exit())
+}
+
+/// Parses the arguments and runs the command.
+pub fn run() -> Result<(), Failure> {
+    let Cli { root, command } = parsed();
     match command {
         Command::Serve(args) => commands::start::serve::run(args, Root::of_daemon(root)?),
         Command::Stop(args) => commands::start::stop::run(args, &Root::of_client(root)?),
