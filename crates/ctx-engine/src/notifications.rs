@@ -118,7 +118,14 @@ fn change_of(body: &Body) -> Option<Change> {
         | Body::Subagent(_)
         | Body::Terminal(_)
         | Body::Compaction(_)
-        | Body::Session(_)
-        | Body::Checkpoint(_) => None,
+        | Body::Session(
+            SessionBody::Attached(_)
+            | SessionBody::Detached(_)
+            | SessionBody::Failed(_)
+            | SessionBody::Requested(_),
+        )
+        | Body::Checkpoint(
+            CheckpointBody::Created(_) | CheckpointBody::PromptEdited(_) | CheckpointBody::Resumed(_),
+        ) => None,
     }
 }

@@ -186,11 +186,8 @@ impl ShellHost {
         let settings = self.inner.settings(&request)?;
         let place = self.inner.place(&request)?;
         let fence = self.inner.fence(&request)?;
-        for (name, _) in &request.env {
-            fence
-                .check_variable(name)
-                .map_err(|refused| ShellError::Denied { message: refused.to_string() })?;
-        }
+        let checked = request.env.iter().try_for_each(|(name, _)| fence.check_variable(name));
+        checked.map_err(|refused| ShellError::Denied { message: refused.to_string() })?;
         let remote = RemoteTransport::new(&request.to, &self.inner.config).await?;
         let workspace = match (&request.workspace, &remote) {
             (None, _) => None,

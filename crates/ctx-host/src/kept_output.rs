@@ -37,23 +37,7 @@ impl ShellHost {
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Page, ShellError> {
         let entry = self.inner.entry(id)?;
-        let from = [request.offset > 0, request.line.is_some(), request.tail.is_some()];
-        if from.iter().filter(|is_given| **is_given).count() > 1 {
-            return Err(ShellError::invalid("offset", "give one of offset, line and tail, not several"));
-        }
-        if request.tail.is_some() && request.grep.is_some() {
-            let why = "tail and grep do not go together; leave out tail, or read the lines without grep";
-            return Err(ShellError::invalid("tail", why));
-        }
-        if request.context > 0 && request.grep.is_none() {
-            return Err(ShellError::invalid(
-                "context",
-                "context needs grep; leave it out, or give a pattern",
-            ));
-        }
-        if request.context as u64 > CONTEXT_MAX {
-            return Err(ShellError::invalid("context", format!("context is more than {CONTEXT_MAX} lines")));
-        }
+        check(request)?;
         let grep = request.grep.as_deref().map(Pattern::new).transpose();
         let grep = grep.map_err(|error| {
             let why = match error {
@@ -105,6 +89,25 @@ impl ShellHost {
         // It may have been given up while it was read.
         kept().map(|_| Page { hint: hint(request, &page), ..page })
     }
+}
+
+/// Refuses what does not go together.
+fn check(request: &OutputRequest) -> Result<(), ShellError> {
+    let from = [request.offset > 0, request.line.is_some(), request.tail.is_some()];
+    if from.iter().filter(|is_given| **is_given).count() > 1 {
+        return Err(ShellError::invalid("offset", "give one of offset, line and tail, not several"));
+    }
+    if request.tail.is_some() && request.grep.is_some() {
+        let why = "tail and grep do not go together; leave out tail, or read the lines without grep";
+        return Err(ShellError::invalid("tail", why));
+    }
+    if request.context > 0 && request.grep.is_none() {
+        return Err(ShellError::invalid("context", "context needs grep; leave it out, or give a pattern"));
+    }
+    if request.context as u64 > CONTEXT_MAX {
+        return Err(ShellError::invalid("context", format!("context is more than {CONTEXT_MAX} lines")));
+    }
+    Ok(())
 }
 
 /// Why a page has no text, where that may be a mistake of the request.

@@ -115,11 +115,7 @@ fn message(
     let is_summary = data.get("summary") == Some(&Value::Bool(true));
     let is_complete = data.pointer("/time/completed").is_some();
     let error = data.get("error").filter(|error| !error.is_null());
-    let finish = match text(data, "/finish") {
-        Some("tool-calls") => Finish::ToolCalls,
-        Some("length") => Finish::Length,
-        _ => Finish::Stop,
-    };
+    let finish = finish(data);
     let first = found.events.len();
     for part in parts {
         let Some(data) = parse(found, part) else { continue };
@@ -166,17 +162,29 @@ fn message(
         }
     }
     if let Some(error) = error {
-        let at = data.pointer("/time/completed").and_then(time).or(at);
-        match text(error, "/name") {
-            Some("MessageAbortedError") => found.interrupt(format!("{}/error", row.id), at),
-            name => {
-                let message = owned(error, "/data/message").or(name.map(str::to_owned)).unwrap_or_default();
-                found.push(format!("{}/error", row.id), at, What::Failed { message });
-            }
-        }
+        fail(found, row, data.pointer("/time/completed").and_then(time).or(at), error);
     }
     if is_assistant {
         spend(found, row, at, data, first);
+    }
+}
+
+fn finish(data: &Value) -> Finish {
+    match text(data, "/finish") {
+        Some("tool-calls") => Finish::ToolCalls,
+        Some("length") => Finish::Length,
+        _ => Finish::Stop,
+    }
+}
+
+fn fail(found: &mut Transcript, row: &Row, at: Option<Timestamp>, error: &Value) {
+    let key = format!("{}/error", row.id);
+    match text(error, "/name") {
+        Some("MessageAbortedError") => found.interrupt(key, at),
+        name => {
+            let message = owned(error, "/data/message").or(name.map(str::to_owned)).unwrap_or_default();
+            found.push(key, at, What::Failed { message });
+        }
     }
 }
 

@@ -160,25 +160,7 @@ impl<'t> Maker<'t> {
     fn event(&mut self, event: &'t Event) {
         let key = event.key.as_str();
         match &event.what {
-            What::User { text } => {
-                if self.has_begun {
-                    self.end_run(true);
-                    self.run = self.run_of(Some(event));
-                }
-                self.has_begun = true;
-                self.began = self.now;
-                let message_id = self.message(key);
-                let turn_id = self.run;
-                let (client_id, images) = (None, Vec::new());
-                self.push(User { turn_id, message_id, client_id, text: cut(text, TEXT_BYTES_MAX), images });
-                self.push(RunCreated {
-                    turn_id,
-                    kind: RunKind::Message,
-                    continues: None,
-                    strategy: None,
-                    wishes: RunWishes::default(),
-                });
-            }
+            What::User { text } => self.user(event, text),
             What::Injected { text } => {
                 let (message_id, turn_id) = (self.message(key), self.run);
                 let text = cut(text, TEXT_BYTES_MAX);
@@ -238,6 +220,26 @@ impl<'t> Maker<'t> {
             What::Interrupted => self.end = End::Interrupted,
             What::Failed { message } => self.end = End::Failed(message.clone()),
         }
+    }
+
+    fn user(&mut self, event: &Event, text: &str) {
+        if self.has_begun {
+            self.end_run(true);
+            self.run = self.run_of(Some(event));
+        }
+        self.has_begun = true;
+        self.began = self.now;
+        let message_id = self.message(&event.key);
+        let turn_id = self.run;
+        let (client_id, images) = (None, Vec::new());
+        self.push(User { turn_id, message_id, client_id, text: cut(text, TEXT_BYTES_MAX), images });
+        self.push(RunCreated {
+            turn_id,
+            kind: RunKind::Message,
+            continues: None,
+            strategy: None,
+            wishes: RunWishes::default(),
+        });
     }
 
     fn message(&mut self, key: &str) -> MessageId {

@@ -7,8 +7,8 @@ use crate::conversation;
 use crate::ids::{CheckpointId, CompactionId, IssueId, RunId, Ulid};
 use crate::log_facts::Missing;
 use crate::record::{
-    Body, CheckpointBody, CompactionBody, Failure, MessageBody, PluginCost, Record, RunBody, RunKind,
-    SessionBody, SessionMeta, StateName, Usage,
+    Body, CheckpointBody, Compaction, CompactionBody, Failure, MessageBody, PluginCost, Record, RunBody,
+    RunKind, SessionBody, SessionMeta, StateName, Usage,
 };
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -160,23 +160,14 @@ impl Overview {
             // The newest one was gone back to, or gone back from.
             Body::Checkpoint(CheckpointBody::RolledBack(_)) => self.pause.checkpoint = None,
             Body::Compaction(CompactionBody::Recorded(made)) => {
-                let cost = made.plugin_cost.as_ref().map(PluginCost::usage);
-                self.usage = self.usage.plus(cost.unwrap_or_default());
-                if made.proposed {
-                    self.pause.proposed = Some(made.compaction_id);
-                }
+                self.note_compaction(made);
             }
             Body::Compaction(CompactionBody::Approved(approved)) => self.decide(approved.compaction_id),
             Body::Compaction(CompactionBody::Rejected(rejected)) => self.decide(rejected.compaction_id),
             Body::Session(SessionBody::Bound(bound)) => self.bound_issue = Some(bound.issue_id),
             Body::Session(SessionBody::Unbound(_)) => self.bound_issue = None,
             Body::Session(SessionBody::Imported(import)) => {
-                if self.imports.last() != Some(&import.import_id) {
-                    self.imports.push(import.import_id);
-                    // Who follows for years takes the newest back, if any.
-                    let old = self.imports.len().saturating_sub(IMPORTS_MAX);
-                    self.imports.drain(..old);
-                }
+                self.note_import(import.import_id);
             }
             Body::Session(SessionBody::ImportUndone(undone)) => {
                 self.imports.retain(|import| *import != undone.import_id);
@@ -190,6 +181,23 @@ impl Overview {
             | Body::Message(_)
             | Body::Checkpoint(_)
             | Body::Compaction(_) => {}
+        }
+    }
+
+    fn note_import(&mut self, id: Ulid) {
+        if self.imports.last() != Some(&id) {
+            self.imports.push(id);
+            // Who follows for years takes the newest back, if any.
+            let old = self.imports.len().saturating_sub(IMPORTS_MAX);
+            self.imports.drain(..old);
+        }
+    }
+
+    fn note_compaction(&mut self, made: &Compaction) {
+        let cost = made.plugin_cost.as_ref().map(PluginCost::usage);
+        self.usage = self.usage.plus(cost.unwrap_or_default());
+        if made.proposed {
+            self.pause.proposed = Some(made.compaction_id);
         }
     }
 

@@ -21,8 +21,7 @@ First steps:
   ctx ls                          this directory's sessions, those that need you first
   ctx help COMMAND                options, examples and exit codes of a command
 
-The directory decides: each has its own agent and sessions. Name a session by its name in this directory, as
-agent/name, by its id, or by a unique beginning or end of the id. An agent's name alone means its current session.
+The directory decides: each has its own agent and sessions. Name a session by its name in this directory, as agent/name, by its id, or by a unique beginning or end of the id. An agent's name alone means its current session.
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Cli {
@@ -136,8 +135,8 @@ fn with_keys(root: Option<PathBuf>) -> Result<Root, Failure> {
     Ok(root)
 }
 
-/// Parses the arguments and runs the command. Bad arguments and `--help` print and exit here.
-pub fn run() -> Result<(), Failure> {
+/// Bad arguments and `--help` print and exit here.
+fn parsed() -> Cli {
     let matches = Cli::command().try_get_matches().or_else(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             help::grouped(Cli::command()).try_get_matches()
@@ -145,7 +144,12 @@ pub fn run() -> Result<(), Failure> {
         _ => Err(help::with_suggestion(Cli::command(), error)),
     });
     let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    let Cli { root, command } = parsed.unwrap_or_else(|error| error.exit());
+    parsed.unwrap_or_else(|error| error.exit())
+}
+
+/// Parses the arguments and runs the command.
+pub fn run() -> Result<(), Failure> {
+    let Cli { root, command } = parsed();
     match command {
         Command::Serve(args) => commands::start::serve::run(args, Root::of_daemon(root)?),
         Command::Stop(args) => commands::start::stop::run(args, &Root::of_client(root)?),

@@ -282,7 +282,8 @@ pub const EXAMPLES: &[(&str, &str)] = &[
             "0ff9-9502f0b23d25",
         ),
     ),
-    ("telegram-token", concat!("110", "201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawx")),
+    ("telegram-token", concat!("110201543", ":AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawx")),
+    ("telegram-token", concat!("123456", ":ABC-DEF1234ghIkl-zyx57W2v1u123ew11")),
     ("telegram-token", concat!("/bot", "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawX")),
     (
         "facebook-token",
@@ -320,6 +321,7 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("easypost-key", concat!("EZA", "KsiLpDbtcWtCCBQgY86rCDOdKYnew3InYts9lp7CgFSNYZIJf2qfip2")),
     ("sendgrid-key", concat!("SG.", "ngeVfQFYQlKU0ufo8x5d1A.TwL2iGABf9DHoTf-09kqeF8tAmbihYzrnopKc-1s5cr")),
     ("mailgun-key", concat!("key", "-2ecd1d8267a2e0cf724dab3c0d7888fd")),
+    ("mailgun-key", concat!("key", "-3ax6xnjp29jd6fds4gc373sgvjxteol0")),
     (
         "brevo-key",
         concat!(

@@ -4,8 +4,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use ctx_agent::describe::describe_snapshot;
-use ctx_agent::project::{Net, Parsed, Plays, Snapshot, Trust, looked_like, parse, read_project, template};
+use ctx_agent::project::{
+    Net, Parsed, Plays, Snapshot, TOOLS, Trust, looked_like, parse, read_project, template,
+};
 use ctx_agent::sha256_hex;
+use ctx_agent::tool::Tools;
 use ctx_session::project::{Delegate, Strategy};
 use ctx_session::{Name, Timestamp};
 use expect_test::{Expect, expect};
@@ -400,4 +403,20 @@ fn what_could_not_be_looked_at_is_looked_at_again() {
     std::fs::remove_file(dir.join(".ctx/p.md")).unwrap();
     std::fs::write(dir.join(".ctx/p.md"), "a prompt").unwrap();
     assert!(!looked_like(&dir, &linked), "a file took the place of the link");
+}
+
+#[test]
+fn a_project_file_knows_every_tool_and_no_server_takes_the_name_of_one() {
+    let mut tools: Vec<String> = Tools::all().specs().into_iter().map(|spec| spec.name).collect();
+    // It is made for each run, of the subagents that there are.
+    tools.push("agent.dispatch".to_owned());
+    tools.sort();
+    let mut known = TOOLS.to_vec();
+    known.sort_unstable();
+    assert_eq!(known, tools);
+    for tool in TOOLS {
+        let server = tool.split('.').next().unwrap();
+        let problems = parse(&format!("{LEAST}mcp: {{{server}: {{command: [x]}}}}\n")).unwrap_err();
+        assert!(format!("{problems:?}").contains("cannot be a server"), "{server}: {problems:?}");
+    }
 }

@@ -138,22 +138,7 @@ impl ToolName {
                 object(json!({"session_id": text("Names the shell in all other tools.")}), &[])
             }
             ToolName::Exec => exec_output(),
-            ToolName::List => {
-                let shell = object(
-                    json!({
-                        "session_id": {"type": "string"},
-                        "log": text("The ULID of the shell's log."),
-                        "transport": {"type": "string"},
-                        "cwd": {"type": "string"},
-                        "idle_secs": count("Seconds since the last command."),
-                        "commands": count("Commands it has run."),
-                        "running": object(json!({"call": count("Its number."), "command": {"type": "string"}, "secs": count("For how long.")}), &[]),
-                        "waiting": count("Commands that wait for their turn."),
-                    }),
-                    &["running", "waiting"],
-                );
-                object(json!({"sessions": {"type": "array", "items": shell}}), &[])
-            }
+            ToolName::List => list_output(),
             ToolName::Destroy => object(json!({"destroyed": {"type": "boolean"}}), &[]),
             ToolName::Output => object(
                 json!({
@@ -232,6 +217,23 @@ impl ToolName {
         }
         tool
     }
+}
+
+fn list_output() -> Value {
+    let shell = object(
+        json!({
+            "session_id": {"type": "string"},
+            "log": text("The ULID of the shell's log."),
+            "transport": {"type": "string"},
+            "cwd": {"type": "string"},
+            "idle_secs": count("Seconds since the last command."),
+            "commands": count("Commands it has run."),
+            "running": object(json!({"call": count("Its number."), "command": {"type": "string"}, "secs": count("For how long.")}), &[]),
+            "waiting": count("Commands that wait for their turn."),
+        }),
+        &["running", "waiting"],
+    );
+    object(json!({"sessions": {"type": "array", "items": shell}}), &[])
 }
 
 fn exec_output() -> Value {

@@ -74,31 +74,11 @@ fn cut(frame: Frame, max: usize) -> Frame {
         Frame::Notice { id, run, session, reason, message, caller } => {
             Frame::Notice { id, run, session, reason, message: shorten(message), caller }
         }
-        Frame::Retrying {
-            id,
-            run,
-            session,
-            code,
-            reason,
-            message,
-            attempt,
-            attempts_max,
-            wait_ms,
-            caller,
-        } => {
-            let message = shorten(message);
-            Frame::Retrying {
-                id,
-                run,
-                session,
-                code,
-                reason,
-                message,
-                attempt,
-                attempts_max,
-                wait_ms,
-                caller,
+        mut retrying @ Frame::Retrying { .. } => {
+            if let Frame::Retrying { message, .. } = &mut retrying {
+                *message = shorten(std::mem::take(message));
             }
+            retrying
         }
         // A reason is short.
         Frame::Start { .. }

@@ -7,7 +7,7 @@ use axum::extract::ws::{Utf8Bytes, WebSocket};
 use ctx_api::ws::{Channel, Closing, Frame};
 use ctx_engine::{Change, News};
 use ctx_session::admission::Counts;
-use ctx_session::record::SessionMeta;
+use ctx_session::record::{EventName, SessionMeta};
 use ctx_session::{IssueId, Name, SessionId};
 use futures_util::stream::SplitStream;
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ impl Listener {
         match news {
             News::Session { session, change } => self.tell_session(out, session, change).await,
             News::Purged(meta) if self.api.engine.sight(self.visitor.caller).sees(&meta) => {
-                self.tell(out, "session.purged", about(&meta)).await
+                self.tell(out, EventName::SessionPurged.as_str(), about(&meta)).await
             }
             News::Purged(_) => Ok(()),
             News::Issue { issue, is_new } => self.tell_issue(out, issue, is_new).await,
@@ -120,7 +120,7 @@ impl Listener {
         let found = self.api.engine.find_issue(self.visitor.caller, id);
         // Not theirs to see.
         let Ok((project, issue)) = found else { return Ok(()) };
-        let kind = if is_new { "issue.created" } else { "issue.changed" };
+        let kind = if is_new { EventName::IssueCreated } else { EventName::IssueChanged }.as_str();
         let payload = json!({
             "issue_id": id,
             "project": project,
@@ -139,9 +139,9 @@ impl Listener {
         // Gone again already, or not theirs to see.
         let Ok(found) = self.api.engine.find(self.visitor.caller, id) else { return Ok(()) };
         let kind = match change {
-            Change::Created => "session.created",
+            Change::Created => EventName::SessionCreated.as_str(),
             Change::Changed => "session.changed",
-            Change::Ended => "session.ended",
+            Change::Ended => EventName::SessionEnded.as_str(),
         };
         let mut payload = about(&found.meta);
         if let Some(fields) = payload.as_object_mut() {

@@ -302,8 +302,9 @@ impl Way {
             To::Container(container) => container.name.clone(),
         };
         let told = if told.is_empty() { String::new() } else { format!(" ({})", short(told)) };
-        let message =
-            format!("`{place}` lets in but runs no commands{told}: its user needs a login shell that does");
+        let message = format!(
+            "the login to `{place}` works, but it runs no commands{told}: its user needs a login shell that does"
+        );
         ShellError::Unreachable { message }
     }
 }

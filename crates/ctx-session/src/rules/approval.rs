@@ -58,14 +58,9 @@ pub(super) fn answer_approval(
     }
     let note = note.map(str::trim).filter(|note| !note.is_empty()).map(str::to_owned);
     let settle = |of: &Approval, scope| {
-        Body::Approval(ApprovalBody::Settled(ApprovalSettled {
-            turn_id: of.asked.turn_id,
-            approval_id: of.asked.approval_id,
-            outcome,
-            scope,
-            by,
-            note: note.clone(),
-        }))
+        let (turn_id, approval_id, note) = (of.asked.turn_id, of.asked.approval_id, note.clone());
+        let settled = ApprovalSettled { turn_id, approval_id, outcome, scope, by, note };
+        Body::Approval(ApprovalBody::Settled(settled))
     };
     // What is allowed until the session ends is allowed to those that wait for the same, too.
     let is_same = |other: &&Approval| {

@@ -28,16 +28,7 @@ pub(super) fn progress(
     progress: &Progress,
     given: &mut Given<'_>,
 ) -> Result<Decision, Refusal> {
-    let is_paused = match &session.state {
-        State::Running { run: current } if *current == run => false,
-        State::Paused { .. } if session.current_run().is_some_and(|current| current.id == run) => true,
-        State::Running { .. }
-        | State::Paused { .. }
-        | State::Idle
-        | State::Queued { .. }
-        | State::Ended
-        | State::Failed(_) => return Ok(answer(Answer::Ignored)),
-    };
+    let Some(is_paused) = is_paused(session, run) else { return Ok(answer(Answer::Ignored)) };
     let subagent = match caller.map(|id| subagent::alive(session, run, id)) {
         None => None,
         Some(Some(alive)) => Some(alive),
@@ -47,26 +38,17 @@ pub(super) fn progress(
     let caller = subagent.map(Invocation::caller);
     let done = |records| Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
     match (progress.clone(), is_paused) {
-        (Progress::AssistantStarted { message_id, model, step }, _) => {
-            let started = AssistantStarted { turn_id: run, message_id, model, step, caller };
-            done(vec![Body::Message(MessageBody::AssistantStarted(started))])
-        }
-        (Progress::AssistantFinished { message_id, text, finish_reason, usage }, _) => {
-            let turn_id = run;
-            let finished = AssistantFinished { turn_id, message_id, text, finish_reason, usage, caller };
-            done(vec![Body::Message(MessageBody::AssistantFinished(finished))])
-        }
-        (Progress::ReasoningFinished { message_id, text }, _) => {
-            let finished = ReasoningFinished { turn_id: run, message_id, text, caller };
-            done(vec![Body::Message(MessageBody::ReasoningFinished(finished))])
-        }
-        (Progress::Retrying(Retry { code, reason, message, attempt, attempts_max, wait_ms }), _) => {
-            let turn_id = run;
-            let retry = Retrying { turn_id, code, reason, message, attempt, attempts_max, wait_ms, caller };
-            done(vec![Body::Run(RunBody::Retrying(retry))])
-        }
-        (Progress::Noticed { reason, message }, _) => {
-            done(vec![Body::Run(RunBody::Noticed(Noticed { turn_id: run, reason, message, caller }))])
+        (
+            said @ (Progress::AssistantStarted { .. }
+            | Progress::AssistantFinished { .. }
+            | Progress::ReasoningFinished { .. }
+            | Progress::Retrying(_)
+            | Progress::Noticed { .. }
+            | Progress::ToolFinished(_)),
+            _,
+        )
+        | (said @ Progress::ApprovalRequested { .. }, false) => {
+            done(record_of(run, caller, said).into_iter().collect())
         }
         // A subagent's loop stays where it is through a pause, and says it again when the session goes on.
         (Progress::ToolsStarted(_) | Progress::ToolsStartedUpTo { .. }, true) if caller.is_some() => {
@@ -87,7 +69,6 @@ pub(super) fn progress(
             calls.extend(behind);
             Ok(held(session, run, calls))
         }
-        (Progress::ToolFinished(finished), _) => done(vec![finished.record(run, caller)]),
         (
             Progress::ApprovalRequested { .. } | Progress::Compacted(_) | Progress::SubagentSpawned(_),
             true,
@@ -101,12 +82,55 @@ pub(super) fn progress(
             .map_or(answer(Answer::Ignored), |one| {
                 subagent::exited(session, one, &exit, partial.as_ref(), given.now)
             })),
-        (
-            Progress::ApprovalRequested { approval_id, call_id, tool, subject, pattern, diff, expires_at },
-            false,
-        ) => {
-            let turn_id = run;
-            done(vec![Body::Approval(ApprovalBody::Requested(ApprovalRequested {
+        (Progress::Compacted(compaction), false) => match session.run(run) {
+            Some(run) => compaction::compacted(session, run, &compaction, given),
+            None => Ok(answer(Answer::Ignored)),
+        },
+        (Progress::Together(parts), _) => {
+            together(session, run, caller.map(|of| of.invocation_id), &parts, given)
+        }
+    }
+}
+
+/// Whether the session is paused, where the run goes on.
+fn is_paused(session: &Session, run: RunId) -> Option<bool> {
+    match &session.state {
+        State::Running { run: current } if *current == run => Some(false),
+        State::Paused { .. } if session.current_run().is_some_and(|current| current.id == run) => Some(true),
+        State::Running { .. }
+        | State::Paused { .. }
+        | State::Idle
+        | State::Queued { .. }
+        | State::Ended
+        | State::Failed(_) => None,
+    }
+}
+
+/// The record of what is one record whatever the session's state is.
+fn record_of(turn_id: RunId, caller: Option<Caller>, progress: Progress) -> Option<Body> {
+    let body = match progress {
+        Progress::AssistantStarted { message_id, model, step } => {
+            let started = AssistantStarted { turn_id, message_id, model, step, caller };
+            Body::Message(MessageBody::AssistantStarted(started))
+        }
+        Progress::AssistantFinished { message_id, text, finish_reason, usage } => {
+            let finished = AssistantFinished { turn_id, message_id, text, finish_reason, usage, caller };
+            Body::Message(MessageBody::AssistantFinished(finished))
+        }
+        Progress::ReasoningFinished { message_id, text } => {
+            let finished = ReasoningFinished { turn_id, message_id, text, caller };
+            Body::Message(MessageBody::ReasoningFinished(finished))
+        }
+        Progress::Retrying(Retry { code, reason, message, attempt, attempts_max, wait_ms }) => {
+            let retry = Retrying { turn_id, code, reason, message, attempt, attempts_max, wait_ms, caller };
+            Body::Run(RunBody::Retrying(retry))
+        }
+        Progress::Noticed { reason, message } => {
+            Body::Run(RunBody::Noticed(Noticed { turn_id, reason, message, caller }))
+        }
+        Progress::ToolFinished(finished) => finished.record(turn_id, caller),
+        Progress::ApprovalRequested { approval_id, call_id, tool, subject, pattern, diff, expires_at } => {
+            Body::Approval(ApprovalBody::Requested(ApprovalRequested {
                 turn_id,
                 approval_id,
                 call_id,
@@ -116,16 +140,17 @@ pub(super) fn progress(
                 diff,
                 expires_at,
                 caller,
-            }))])
+            }))
         }
-        (Progress::Compacted(compaction), false) => match session.run(run) {
-            Some(run) => compaction::compacted(session, run, &compaction, given),
-            None => Ok(answer(Answer::Ignored)),
-        },
-        (Progress::Together(parts), _) => {
-            together(session, run, caller.map(|of| of.invocation_id), &parts, given)
-        }
-    }
+        Progress::ToolsStarted(_)
+        | Progress::ToolsStartedUpTo { .. }
+        | Progress::Compacted(_)
+        | Progress::SubagentSpawned(_)
+        | Progress::SubagentRunning { .. }
+        | Progress::SubagentExited { .. }
+        | Progress::Together(_) => return None,
+    };
+    Some(body)
 }
 
 /// None of them rests on another, so each is decided as the session is now. The last one's answer is that to all.

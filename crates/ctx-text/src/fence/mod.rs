@@ -17,6 +17,7 @@ pub use programs::{Program, assignments, programs};
 pub use word::Assignment;
 
 use super::policy::{Pattern, PatternError, Policy};
+use read::{TOO_DEEP, UNBALANCED};
 
 /// The rules for the commands of one shell.
 #[derive(Debug, Clone)]
@@ -57,6 +58,10 @@ pub enum Refused {
         "what `{text}` runs cannot be known before it runs, and this shell may run only named programs; write the name out"
     )]
     Unknown { text: String },
+    #[error("the command has unbalanced quotes, brackets or here-documents; close them")]
+    Unbalanced,
+    #[error("the command nests commands too deeply to find the programs in it; split it")]
+    TooDeep,
     #[error(
         "env: `{name}` can make a program run code that its command does not name, so it cannot be set while a policy, an allow list or a deny list is in force; leave it out"
     )]
@@ -108,7 +113,11 @@ impl Fence {
         let is_allowed = self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(name));
         match program {
             Program::Unknown(text) if denied_by_policy.is_some() || is_denied || !is_allowed => {
-                Err(Refused::Unknown { text: text.clone() })
+                Err(match text.as_str() {
+                    UNBALANCED => Refused::Unbalanced,
+                    TOO_DEEP => Refused::TooDeep,
+                    text => Refused::Unknown { text: text.to_owned() },
+                })
             }
             Program::Named(name) => match denied_by_policy {
                 Some(line) => Err(Refused::ByPolicy { program: name.clone(), line }),

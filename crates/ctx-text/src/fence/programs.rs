@@ -3,7 +3,7 @@
 
 use crate::policy::base_name;
 
-use super::read::{DEPTH_MAX, Event, read};
+use super::read::{DEPTH_MAX, Event, TOO_DEEP, read};
 use super::table::rows;
 use super::word::{Assignment, Word};
 use super::wrapper::Inner;
@@ -77,7 +77,7 @@ impl Finder {
     fn arguments(&mut self, name: &str, args: &[Word], depth: usize) {
         let inner = rows(name).iter().find_map(|row| row.inner(args)).unwrap_or_default();
         if depth + 1 >= DEPTH_MAX && !inner.is_empty() {
-            return self.unknown("commands nested too deeply");
+            return self.unknown(TOO_DEEP);
         }
         for inner in inner {
             match inner {

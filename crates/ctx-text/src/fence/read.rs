@@ -10,6 +10,10 @@ use super::word::{Draft, Word, variable_name};
 /// Substitutions, and commands inside of arguments, may be nested this deeply. What is deeper is unknown.
 pub(super) const DEPTH_MAX: usize = 16;
 
+/// What is reported in the place of a part that cannot be read.
+pub(super) const UNBALANCED: &str = "unbalanced quotes, brackets or here-documents";
+pub(super) const TOO_DEEP: &str = "commands nested too deeply";
+
 pub(super) enum Event {
     /// A simple command: its assignments, its name and its arguments.
     Command(Vec<Word>),
@@ -490,7 +494,7 @@ impl Reader<'_> {
     fn nested(&mut self, read: impl FnOnce(&mut Self)) {
         if self.depth + 1 >= DEPTH_MAX {
             self.source.advance(usize::MAX);
-            return self.report(Event::Unknown("commands nested too deeply".to_owned()));
+            return self.report(Event::Unknown(TOO_DEEP.to_owned()));
         }
         self.depth += 1;
         read(self);
@@ -498,7 +502,7 @@ impl Reader<'_> {
     }
 
     fn unbalanced(&mut self) {
-        self.report(Event::Unknown("unbalanced quotes, brackets or here-documents".to_owned()));
+        self.report(Event::Unknown(UNBALANCED.to_owned()));
     }
 
     fn report(&mut self, event: Event) {

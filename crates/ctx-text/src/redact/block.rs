@@ -22,13 +22,15 @@ const BLOCK_BYTES_MAX: usize = 64 << 10;
 const WORD_BYTES_MIN: usize = 16;
 /// What may stand before a key in its block.
 const HEADERS: [&str; 6] = ["Proc-Type:", "DEK-Info:", "Version:", "Comment:", "Subject:", "Hash:"];
-/// The last line of a key has no more words; the first of two is the number of the line.
-const WORDS_MAX: usize = 2;
 
 /// A block that has begun.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Block {
     left: usize,
+    /// What a log, a diff or a quote puts before each line, as before the `BEGIN`: how many words, and the last byte.
+    words_before: usize,
+    byte_before: Option<u8>,
+    has_key: bool,
     /// Whether a line of it was hidden, and so the mark stands in the output.
     pub is_marked: bool,
 }
@@ -45,7 +47,10 @@ pub(super) struct Begun {
 pub(super) fn begin(text: &[u8], at: usize) -> Option<Begun> {
     let line_end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |len| at + len);
     let next_line = (line_end + 1).min(text.len());
-    let block = Block { left: BLOCK_BYTES_MAX, is_marked: false };
+    let line_start = memchr::memrchr(b'\n', &text[..at]).map_or(0, |start| start + 1);
+    let before = text[line_start..at].trim_ascii();
+    let (words_before, byte_before) = (words(before).count(), before.last().copied());
+    let block = Block { left: BLOCK_BYTES_MAX, words_before, byte_before, has_key: false, is_marked: false };
     if text[at..].starts_with(PUTTY.as_bytes()) {
         return Some(Begun { inline: None, block: Some((block, next_line)) });
     }
@@ -61,7 +66,7 @@ pub(super) fn begin(text: &[u8], at: usize) -> Option<Begun> {
     let end = end_rule(&text[from..line_end]).map(|len| from + len);
     let to = end.unwrap_or(line_end);
     let has_key = has_key_word(&text[from..to]);
-    let block = Block { is_marked: has_key, ..block };
+    let block = Block { has_key, is_marked: has_key, ..block };
     Some(Begun { inline: has_key.then_some((from, to)), block: end.is_none().then_some((block, next_line)) })
 }
 
@@ -76,7 +81,8 @@ impl Block {
                 // On one line with the rest of a long key.
                 return (if has_key_word(&line[..rule]) { to + rule } else { to }, None);
             }
-            if !is_of_key(line) || line.len() > self.left {
+            self.has_key |= has_key_word(line);
+            if !self.has(line) || line.len() > self.left {
                 return (to, None);
             }
             self.left -= line.len();
@@ -84,6 +90,31 @@ impl Block {
         }
         self.is_marked |= to > from;
         (to, Some(self))
+    }
+
+    /// Whether this is a line with a word of a key, a header, a blank line, or the short last line behind others.
+    fn has(&self, line: &[u8]) -> bool {
+        let line = line.trim_ascii();
+        // `cat -A` shows the ends of lines.
+        let line = line.strip_suffix(b"$").unwrap_or(line);
+        let count = words(line).count();
+        let last = words(line).next_back().unwrap_or_default();
+        let is_header = words(line).any(|word| HEADERS.iter().any(|name| word.ends_with(name.as_bytes())));
+        let is_blank = line.is_empty()
+            || count == self.words_before && last.last().is_some_and(|byte| self.follows(*byte));
+        let last = last.rsplit(|byte| self.follows(*byte)).next().unwrap_or_default();
+        // The number of the line, and the word.
+        let is_end = count <= self.words_before + 2 && last.iter().all(|byte| Alphabet::Base64.has(*byte));
+        has_key_word(line) || is_header || is_blank || is_end && self.has_key
+    }
+
+    /// Whether a byte is what stands before the text of a line: `12` of `cat -n`, and `12:` and `12-` of `grep -A`.
+    fn follows(&self, byte: u8) -> bool {
+        self.byte_before.is_some_and(|before| {
+            before == byte
+                || before.is_ascii_digit() && byte.is_ascii_digit()
+                || before == b':' && byte == b'-'
+        })
     }
 }
 
@@ -96,13 +127,6 @@ fn has_key_word(text: &[u8]) -> bool {
     text.split(|byte| !Alphabet::Base64.has(*byte)).any(|word| word.len() >= WORD_BYTES_MIN)
 }
 
-/// A line with a word of a key, a header, a blank line, or a short last line; before it may stand a line number.
-fn is_of_key(line: &[u8]) -> bool {
-    let line = line.trim_ascii();
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let is_header =
-        words.clone().take(WORDS_MAX).any(|word| HEADERS.iter().any(|name| word == name.as_bytes()));
-    let last = words.clone().next_back().unwrap_or_default();
-    let is_short_end = words.nth(WORDS_MAX).is_none() && last.iter().all(|byte| Alphabet::Base64.has(*byte));
-    line.is_empty() || has_key_word(line) || is_header || is_short_end
+fn words(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }

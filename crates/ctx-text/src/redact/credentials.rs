@@ -4,22 +4,30 @@ use super::shape::{Alphabet, is_placeholder};
 use super::{MARK, Span};
 
 const CREDENTIAL_BYTES_MIN: usize = 8;
+/// A user of a URL is a token, if it has so many letters and digits and nothing else.
+const USER_TOKEN_BYTES_MIN: usize = 20;
 /// Behind one of these stands a credential, whatever it looks like.
 const SCHEMES: &str =
     "bearer basic token digest negotiate ntlm apikey api-key key oauth hawk splunk ssws aws4-hmac-sha256";
 
-/// The password of `scheme://user:password@host`, whose colon stands at `at`.
+/// The password of `scheme://user:password@host`, or the token of `scheme://token@host`, whose colon stands at `at`.
 pub(super) fn url_password(text: &[u8], at: usize) -> Option<Span> {
     let from = at + "://".len();
     let is_end = |byte: &u8| *byte <= b' ' || b"/?#\"'`<>\\|\x7f".contains(byte);
     let authority = text[from..].split(is_end).next().unwrap_or_default();
     let user_info = &authority[..memchr::memrchr(b'@', authority)?];
-    let user = memchr::memchr(b':', user_info)?;
-    let password = &user_info[user + 1..];
+    let has = |class: fn(&u8) -> bool| user_info.iter().any(class);
+    let is_token = user_info.len() >= USER_TOKEN_BYTES_MIN
+        && user_info.iter().all(u8::is_ascii_alphanumeric)
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_alphabetic);
+    let user = memchr::memchr(b':', user_info).map(|colon| colon + 1);
+    let user = user.or_else(|| is_token.then_some(0))?;
+    let password = &user_info[user..];
     let has_host = authority.len() > user_info.len() + 1;
     let has_scheme = text[..at].last().is_some_and(u8::is_ascii_alphanumeric);
     let is_hidden = is_placeholder(password) || user_info.starts_with(MARK);
-    (has_host && has_scheme && !is_hidden).then_some((from + user + 1, from + user_info.len()))
+    (has_host && has_scheme && !is_hidden).then_some((from + user, from + user_info.len()))
 }
 
 /// Where the value of a header ends that begins at `from`: with its line, or with the quote that opened before the
@@ -39,6 +47,7 @@ pub(super) fn authorization(text: &[u8], from: usize, quote: Option<u8>) -> Opti
     let (scheme, rest) = value.split_at(Alphabet::Url.run(value, 0, value.len()));
     let has_scheme = rest.starts_with(b" ");
     let credential = if has_scheme { rest } else { value }.trim_ascii_start();
+    let credential = credential.strip_prefix(b"\"").unwrap_or(credential);
     let from = end - credential.len();
     let credential = credential.trim_ascii_end();
     let is_end = |byte: &u8| *byte <= b' ' || b"\"'`\\,;()[]{}<>\x7f".contains(byte);

@@ -80,28 +80,19 @@ impl Secrets {
     }
 
     /// The rules, and the values of those variables whose names say that they are secret.
-    pub fn from_env<N, V>(vars: impl IntoIterator<Item = (N, V)>) -> Secrets
-    where
-        N: AsRef<str>,
-        V: AsRef<[u8]>,
-    {
+    pub fn from_env(vars: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[u8]>)>) -> Secrets {
         Secrets::of(vars, env::is_secret)
     }
 
     /// The rules, and the values of all these variables, whatever they are called; those of a few bytes stand in any text.
-    pub fn from_values<N, V>(vars: impl IntoIterator<Item = (N, V)>) -> Secrets
-    where
-        N: AsRef<str>,
-        V: AsRef<[u8]>,
-    {
+    pub fn from_values(vars: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[u8]>)>) -> Secrets {
         Secrets::of(vars, |_, value| value.len() >= env::VALUE_BYTES_MIN)
     }
 
-    fn of<N, V>(vars: impl IntoIterator<Item = (N, V)>, is_secret: fn(&str, &[u8]) -> bool) -> Secrets
-    where
-        N: AsRef<str>,
-        V: AsRef<[u8]>,
-    {
+    fn of(
+        vars: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[u8]>)>,
+        is_secret: fn(&str, &[u8]) -> bool,
+    ) -> Secrets {
         let mut literals: Vec<Literal> = Vec::new();
         for (name, value) in vars {
             let (name, value) = (name.as_ref(), value.as_ref().trim_ascii());
@@ -288,12 +279,10 @@ impl Redactor {
                         }
                     }
                     Rule::Option => {
-                        let password = options::password_behind(text, at);
-                        found.extend(password.map(|(from, to)| Found {
-                            from,
-                            to,
-                            mark: Mark::Kind("password"),
-                        }));
+                        let mark = Mark::Kind("password");
+                        options::passwords_behind(text, at, |(from, to)| {
+                            found.push(Found { from, to, mark });
+                        });
                     }
                     Rule::Block => from = from.max(self.begin_block(text, at, found)),
                 }
@@ -330,6 +319,9 @@ impl Redactor {
                     sink(&text[done..*from]);
                 }
                 self.redactions += u64::from(*mark != Mark::Nothing);
+                if matches!(mark, Mark::Token(_) | Mark::Kind(_)) {
+                    done = shape::end_behind_colours(text, *to);
+                }
                 match mark {
                     Mark::Value(index) => sink(self.secrets.literals[*index].mark.as_bytes()),
                     Mark::Token(kind) | Mark::Kind(kind) => sink(format!("[REDACTED:{kind}]").as_bytes()),

@@ -4,39 +4,23 @@
 //! characters of those that secrets are made of, a letter and a digit; anything else beside such a name is code or prose.
 
 use super::shape::Alphabet;
+use super::table::TELEGRAM;
 use super::{LINE_BYTES_MAX, MARK, Span, credentials};
 
 const VALUE_BYTES_MIN: usize = 8;
 /// No telling name is longer, without the marks between its words.
 const NAME_BYTES_MAX: usize = 24;
 
-/// The words that names of secrets end in, without the marks between them, and the kind that is shown.
-const ENDINGS: [(&str, &str); 25] = [
-    ("password", "password"),
-    ("passwd", "password"),
-    ("passphrase", "password"),
-    ("secret", "secret"),
-    ("secretkeybase", "secret"),
+/// The words that names of secrets end in, without the marks between them, behind the kind that is shown.
+const ENDINGS: [(&str, &str); 4] = [
+    ("password", "password passwd passphrase"),
+    ("secret", "secret secretkeybase credential credentials"),
     ("token", "token"),
-    ("apikey", "api-key"),
-    ("accesskey", "api-key"),
-    ("accountkey", "api-key"),
-    ("adminkey", "api-key"),
-    ("authkey", "api-key"),
-    ("clientkey", "api-key"),
-    ("cryptkey", "api-key"),
-    ("encryptionkey", "api-key"),
-    ("licensekey", "api-key"),
-    ("masterkey", "api-key"),
-    ("privatekey", "api-key"),
-    ("secretkey", "api-key"),
-    ("servicekey", "api-key"),
-    ("sharedkey", "api-key"),
-    ("signingkey", "api-key"),
-    ("storagekey", "api-key"),
-    ("webhookkey", "api-key"),
-    ("credential", "secret"),
-    ("credentials", "secret"),
+    (
+        "api-key",
+        "apikey accesskey accountkey adminkey authkey clientkey cryptkey encryptionkey licensekey masterkey \
+         privatekey secretkey servicekey sharedkey signingkey storagekey webhookkey",
+    ),
 ];
 /// What all of these names, and those of headers, end in.
 const LAST_LETTERS: [&[u8; 2]; 12] =
@@ -71,6 +55,9 @@ pub(super) fn secret_at(text: &[u8], at: usize, run_end: &mut usize) -> Option<(
         return Some(("url-password", credentials::url_password(text, at)?));
     }
     let last = text[..at].last()?;
+    if text[at] == b':' && last.is_ascii_digit() {
+        return Some((TELEGRAM.kind, TELEGRAM.token_at(text, at, at + 1)?));
+    }
     if !MAY_END_NAME[usize::from(*last)] {
         return None;
     }
@@ -129,8 +116,9 @@ fn telling_kind(name: &[u8]) -> Option<&'static str> {
         letters[start] = byte.to_ascii_lowercase();
     }
     let letters = &letters[start..];
-    let ending = ENDINGS.iter().find(|(word, _)| letters.ends_with(word.as_bytes()));
-    ending.map(|(_, kind)| *kind).or_else(|| ends_in_whole_word(name).then_some("password"))
+    let is_ending = |word: &str| letters.ends_with(word.as_bytes());
+    let ending = ENDINGS.iter().find(|(_, words)| words.split(' ').any(is_ending));
+    ending.map(|(kind, _)| *kind).or_else(|| ends_in_whole_word(name).then_some("password"))
 }
 
 fn ends_in_whole_word(name: &[u8]) -> bool {
@@ -161,7 +149,6 @@ fn value_behind(text: &[u8], at: usize, name: &Name, run_end: &mut usize) -> Opt
         *run_end = from + Alphabet::Any.run(text, from, LINE_BYTES_MAX);
     }
     let to = *run_end;
-    let to = if quote.is_some() { to } else { to - usize::from(text[from..to].ends_with(b".")) };
     let is_whole = match quote {
         Some(quote) => text[to..].strip_prefix(b"\\").unwrap_or(&text[to..]).first() == Some(&quote),
         None => is_whole_value(text, at, name, (to, blanks > 0)),
@@ -179,6 +166,10 @@ fn value_behind(text: &[u8], at: usize, name: &Name, run_end: &mut usize) -> Opt
 /// separator is a `=` without blanks around it.
 fn is_whole_value(text: &[u8], at: usize, name: &Name, (to, has_blanks): (usize, bool)) -> bool {
     let rest = &text[to..];
+    // `-H 'X-Api-Key: …'`
+    if name.quote.is_some() && rest.first() == name.quote.as_ref() {
+        return true;
+    }
     let is_word = text[at] == b'=' && !has_blanks && name.to == at;
     if is_word {
         // `e.token=t.token1,` is code.
@@ -193,10 +184,14 @@ fn is_whole_value(text: &[u8], at: usize, name: &Name, (to, has_blanks): (usize,
     let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
     let line_ends = matches!((blanks, rest.get(blanks)), (_, None | Some(b'\n')) | (1.., Some(b'#')));
     let line_start = memchr::memrchr(b'\n', &text[..name.from]).map_or(0, |start| start + 1);
-    // `- token: …` of YAML, and `  token = …` of settings.
-    let begins_line =
-        text[line_start..name.from].iter().all(|byte| matches!(byte, b' ' | b'\t' | b'-' | b'"' | b'\''));
-    line_ends && begins_line
+    let before = &text[line_start..name.from];
+    // `path:12:` of grep.
+    let before = match memchr::memrchr(b':', before) {
+        Some(colon) if before[..colon].last().is_some_and(u8::is_ascii_digit) => &before[colon + 1..],
+        _ => before,
+    };
+    // `- token: …` of YAML, `  token = …` of settings, `+  token: …` of a diff, and `> X-Auth-Token: …` of `curl -v`.
+    line_ends && before.iter().all(|byte| byte.is_ascii_digit() || b" \t-+<>\"'".contains(byte))
 }
 
 /// The credential behind the name of a header.

@@ -41,19 +41,18 @@ pub(super) fn anchors() -> impl Iterator<Item = &'static str> {
     PROGRAMS.iter().map(|program| program.name)
 }
 
-/// The password on the command line that begins with the program at `at`.
-pub(super) fn password_behind(text: &[u8], at: usize) -> Option<Span> {
-    let program = PROGRAMS.iter().find(|program| text[at..].starts_with(program.name.as_bytes()))?;
-    if !begins_word(text, at) {
-        return None;
-    }
+/// The passwords on the command line that begins with the program at `at`.
+pub(super) fn passwords_behind(text: &[u8], at: usize, mut add: impl FnMut(Span)) {
+    let is_here = |program: &&Program| text[at..].starts_with(program.name.as_bytes());
+    let Some(program) = PROGRAMS.iter().find(is_here).filter(|_| begins_word(text, at)) else { return };
     let limit = text.len().min(at + COMMAND_BYTES_MAX);
     let line_end = memchr::memchr(b'\n', &text[at..limit]).map_or(limit, |len| at + len);
     let mut is_next = false;
     for (from, to) in words(text, at + program.name.len(), line_end) {
         let word = &text[from..to];
-        if is_next {
-            return program.password(text, from, to);
+        if std::mem::take(&mut is_next) {
+            program.password(text, from, to).into_iter().for_each(&mut add);
+            continue;
         }
         let Some(letters) = word.strip_prefix(b"-") else { continue };
         let flags = letters.iter().take_while(|byte| program.flags.contains(byte)).count();
@@ -63,10 +62,10 @@ pub(super) fn password_behind(text: &[u8], at: usize) -> Option<Span> {
         if value == to {
             is_next = !program.is_joined;
         } else if option.len() == 2 || text[value] == b'=' {
-            return program.password(text, value + usize::from(text[value] == b'='), to);
+            let value = value + usize::from(text[value] == b'=');
+            program.password(text, value, to).into_iter().for_each(&mut add);
         }
     }
-    None
 }
 
 impl Program {
@@ -101,6 +100,8 @@ fn words(text: &[u8], mut at: usize, end: usize) -> impl Iterator<Item = (usize,
             match (quote, text[at]) {
                 (None, byte @ (b'\'' | b'"')) => quote = Some(byte),
                 (Some(open), byte) if open == byte => quote = None,
+                // `2>&1`
+                (None, b'&') if text[..at].ends_with(b">") => {}
                 (None, b'|' | b';' | b'&' | b'`' | b')') => break,
                 (None, byte) if byte.is_ascii_whitespace() => break,
                 _ => {}

@@ -116,6 +116,22 @@ fn is_behind_code(before: &[u8], begin: &[u8], digits: usize) -> bool {
     begun.ends_with(begin) && code.iter().all(u8::is_ascii_hexdigit)
 }
 
+/// Where a token ends that colour codes tear apart, of which the first piece ends at `to`.
+pub(super) fn end_behind_colours(text: &[u8], mut to: usize) -> usize {
+    loop {
+        let dots = text[to..].iter().take_while(|byte| **byte == b'.').count();
+        let mut at = to + dots;
+        while let Some(parameters) = text[at..].strip_prefix(b"\x1b[") {
+            at += 2 + parameters.iter().take_while(|byte| !byte.is_ascii_alphabetic()).count();
+            at = text.len().min(at + 1);
+        }
+        if at == to + dots || !text.get(at).is_some_and(|byte| Alphabet::Any.has(*byte)) {
+            return to;
+        }
+        to = at + Alphabet::Any.run(text, at, text.len());
+    }
+}
+
 /// How the character that begins a terminal's sequence is written in programs, scripts and JSON.
 const ESCAPES: [&[u8]; 7] = [b"\x1b", b"\\e", b"\\033", b"\\x1b", b"\\x1B", b"\\u001b", b"\\u001B"];
 

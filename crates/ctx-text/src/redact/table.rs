@@ -38,16 +38,9 @@ const fn mid(
 }
 
 /// `3f786850-e387-550f-dab8-36ed7e6dc881`
+#[rustfmt::skip]
 const UUID: &[Part] = &[
-    exactly(Hex, 8),
-    Text("-"),
-    exactly(Hex, 4),
-    Text("-"),
-    exactly(Hex, 4),
-    Text("-"),
-    exactly(Hex, 4),
-    Text("-"),
-    exactly(Hex, 12),
+    exactly(Hex, 8), Text("-"), exactly(Hex, 4), Text("-"), exactly(Hex, 4), Text("-"), exactly(Hex, 4), Text("-"), exactly(Hex, 12),
 ];
 
 #[rustfmt::skip]
@@ -126,8 +119,7 @@ pub(super) static TABLE: &[Row] = &[
     row("slack-webhook", &["hooks.slack.com/services/", "hooks.slack.com/workflows/", "hooks.slack.com/triggers/"], &[at_least(Any, 20)]),
     row("discord-webhook", &["discord.com/api/webhooks/", "discordapp.com/api/webhooks/"], &[between(Digit, 17, 20), Text("/"), at_least(Url, 60)]),
     row("teams-webhook", &["webhook.office.com/webhookb2/"], &[at_least(Url, 36), Text("@"), at_least(Any, 36)]),
-    mid("telegram-token", (Digit, 8..=10), &[":AA"], &[exactly(Url, 33)]),
-    row("telegram-token", &["/bot"], &[between(Digit, 8, 10), Text(":AA"), exactly(Url, 33)]),
+    row("telegram-token", &["/bot"], &[between(Digit, 6, 10), Text(":"), between(Url, 34, 35)]),
     row("twilio-key", &["SK0", "SK1", "SK2", "SK3", "SK4", "SK5", "SK6", "SK7", "SK8", "SK9", "SKa", "SKb", "SKc", "SKd", "SKe", "SKf"], &[exactly(Hex, 31)]),
     row("facebook-token", &["EAAB", "EAAC", "EAAG", "EAAJ", "EAAM"], &[at_least(Word, 90)]),
     // Payment and shops.
@@ -147,7 +139,7 @@ pub(super) static TABLE: &[Row] = &[
     row("easypost-key", &["EZAK", "EZTK"], &[exactly(Word, 54)]),
     // Mail.
     row("sendgrid-key", &["SG."], &[exactly(Url, 22), Text("."), exactly(Url, 43)]),
-    row("mailgun-key", &["key-"], &[exactly(Hex, 32)]),
+    row("mailgun-key", &["key-"], &[exactly(Lower, 32)]),
     row("brevo-key", &["xkeysib-", "xsmtpsib-"], &[at_least(Url, 60)]),
     row("resend-key", &["re_"], &[exactly(Word, 8), Text("_"), exactly(Word, 24)]),
     mid("mailchimp-key", (Hex, 32..=32), &["-us"], &[between(Digit, 1, 2)]),
@@ -209,6 +201,9 @@ pub(super) static TABLE: &[Row] = &[
     row("jwt", &["eyJ"], &[at_least(Url, 8), Text(".eyJ"), at_least(Url, 8), Text("."), at_least(Url, 8)]),
     row("jwe", &["eyJ"], &[at_least(Url, 8), Text("."), at_least(Url, 0), Text("."), at_least(Url, 16), Text("."), at_least(Url, 1), Text("."), at_least(Url, 16)]),
 ];
+
+/// The colon is too short to be searched for with the others.
+pub(super) static TELEGRAM: Row = mid("telegram-token", (Digit, 6..=10), &[":"], &[between(Url, 34, 35)]);
 
 impl Row {
     /// What the row's tokens are searched by: what all of its fixed texts begin with, if that is long enough to be rare.

@@ -47,6 +47,16 @@ fn an_allow_list_lets_through_what_it_names_and_nothing_unknown() {
     }
     let message = fence.check("ls; \"$X\" y").unwrap_err().to_string();
     assert!(message.contains("$X") && message.contains("cannot be known"), "{message}");
+    for (command, message) in [
+        ("ls 'x".to_owned(), "the command has unbalanced quotes, brackets or here-documents; close them"),
+        ("ls $(ls".to_owned(), "the command has unbalanced quotes, brackets or here-documents; close them"),
+        (
+            "cd $(".repeat(40) + &")".repeat(40),
+            "the command nests commands too deeply to find the programs in it; split it",
+        ),
+    ] {
+        assert_eq!(fence.check(&command).unwrap_err().to_string(), message, "{command}");
+    }
 }
 
 #[test]

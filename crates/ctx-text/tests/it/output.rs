@@ -6,6 +6,7 @@ use ctx_text::budget::{Budget, Plan};
 use ctx_text::output::{Finished, OutputStream};
 use ctx_text::redact::Secrets;
 use proptest::prelude::*;
+use testkit::tokens::EXAMPLES;
 
 fn stream(plan: &Plan, reads: &[&[u8]]) -> (Vec<u8>, Finished) {
     let secrets = Arc::new(Secrets::from_env([("MY_TOKEN", "needle-in-hay-7")]));
@@ -33,6 +34,27 @@ fn a_secret_torn_apart_by_colours_does_not_reach_the_text() {
     let (_, finished) =
         stream(&Plan::default(), &[b"x needle-\x1b[31min-\x1b[0mhay-7 y\npass\x08\x08ssword=abc123xyz\n"]);
     assert_eq!(finished.kept.text, "x [REDACTED:env:MY_TOKEN] y\npassword=[REDACTED:password]\n");
+}
+
+#[test]
+fn a_token_with_colours_anywhere_in_it_does_not_reach_the_text() {
+    for (kind, token) in EXAMPLES {
+        for at in (1..token.len()).filter(|at| token.is_char_boundary(*at)) {
+            let (before, behind) = token.split_at(at);
+            let (found, behind) = behind.split_at(behind.len().min(3));
+            let torn = format!("x {before}\u{1b}[01;31m\u{1b}[K{found}\u{1b}[m\u{1b}[K{behind} y\n");
+            let (_, finished) = stream(&Plan::default(), &[torn.as_bytes()]);
+            let shown = finished.kept.text;
+            let end = &token[token.len() - 8..];
+            assert!(shown.contains("[REDACTED:") && !shown.contains(end), "{kind}: {torn:?}: {shown}");
+        }
+    }
+    let (_, finished) = stream(
+        &Plan::default(),
+        &[b"AccountKey=abc12345\x1b[31mXYZ\x1b[m0123;x=1 \x1b[1mAPI_TOKEN=abc12345\x1b[0m ok\n"],
+    );
+    let want = "AccountKey=[REDACTED:api-key];x=1 API_TOKEN=[REDACTED:token] ok\n";
+    assert_eq!(finished.kept.text, want);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use ctx_text::redact::{Secrets, redact_text};
+use ctx_text::redact::{Secrets, redact_bytes, redact_text};
 
 use testkit::tokens::key_block;
+
+use crate::redact::in_pieces;
 
 #[track_caller]
 fn check(text: &str, want: &str) {
@@ -64,6 +66,20 @@ fn a_value_beside_a_telling_name_is_replaced() {
         ("password", "user=a,password=«abcd1234efgh»,x=1"),
         ("password", "password: «abcd1234efgh»   # prod"),
         ("password", "db_password = «abcd1234efgh» # prod"),
+        ("password", "DB_PASSWORD=«Abc12345.»"),
+        ("password", "  db_password: «Abc12345.»"),
+        ("password", "{\"db_password\":\"«Abc12345.»\"}"),
+        ("password", "+  db_password: «abc123xyz»"),
+        ("password", "-  db_password: «abc123xyz»"),
+        ("password", "+db_password = «abc123xyz»"),
+        ("password", "conf/c.yml:3:  db_password: «abc123xyz»"),
+        ("password", "3:db_password: «abc123xyz»"),
+        ("password", "     3\tdb_password: «abc123xyz»"),
+        ("token", "> X-Auth-Token: «abc123xyz»"),
+        ("token", "< X-Auth-Token: «abc123xyz»\r"),
+        ("api-key", "curl -H 'X-Api-Key: «abcdefgh12345678»' https://x"),
+        ("api-key", "curl -H \"X-Api-Key: «abcdefgh12345678»\" https://x"),
+        ("api-key", "{\"header\":\"x-api-key: «abcdefgh12345678»\",\"n\":1}"),
     ]);
 }
 
@@ -105,6 +121,8 @@ fn what_is_no_literal_beside_a_telling_name_stays() {
         "pub const ERROR_NO_TOKEN: WIN32_ERROR = 1008u32;\ndot2_token: node.dot2_token,\n",
         "PWD=/tmp/r3/proj2/app1\nOLDPWD=/srv/app2/current\ndeclare -x PWD=\"/tmp/r3/proj2/app1\"\n",
         "checksum = \"3f786850e387550fdab836ed7e6dc881de23001b\"\npassword: correct-horse\ntoken=12345678\n",
+        "src/a.rs:12:  let token: Token1234\nc.yml:3:  password: correct-horse\n+  the token: abc123xyz\n'the token: abc12345'\n",
+        "12:34:56.123456 up123456:3 build:1234567:short-1 00:1b:44:11:3a:b7 [::1]:8080 123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew1\n",
     ] {
         check(text, text);
     }
@@ -122,6 +140,7 @@ fn credentials_in_urls_and_headers_are_replaced() {
         ("url-password", "redis://u:«ab,cdE12345»@h"),
         ("url-password", "https://tom:«%40hunter2»@h/"),
         ("url-password", "https://tom:«$3cret-9»@h/"),
+        ("url-password", "git clone https://«a1B2c3D4e5F6g7H8i9J0»@git.example.org/x"),
         ("authorization", "INFO Authorization: Bearer «abc123def456ghi» status=200"),
         ("authorization", "{authorization: Bearer «abc123def456ghi», host: x}"),
         ("authorization", "Authorization: Basic «dG9tOnNlY3JldDEyMw==» (x)"),
@@ -136,6 +155,8 @@ fn credentials_in_urls_and_headers_are_replaced() {
         ("authorization", "{\"Authorization\": \"Bearer «abcDEF123456»\", \"x\": 1}"),
         ("authorization", "Proxy-Authorization: Basic «dG9tOmh1bnRlcg==»"),
         ("authorization", "Authorization: «abcdef123456»"),
+        ("authorization", "Authorization: Bearer \"«abc123def456ghi»\""),
+        ("authorization", "-H 'Authorization: Bearer \"«abc123def456ghi»\"'"),
         (
             "authorization",
             "Authorization: Digest «username=\"Mufasa\", realm=\"a@b.org\", response=\"6629fae4\"»",
@@ -152,6 +173,8 @@ fn credentials_in_urls_and_headers_are_replaced() {
     ]);
     for text in [
         "https://example.org/@scope/pkg?x=1\nssh://git@github.com/x/y.git\nhttp://localhost:3000/a@b\n",
+        "https://averylongnameofsomeone@host/x https://some-user-of-host-1234@dev.example.org/x https://tom1234567@h\n",
+        "Authorization: Bearer \"$TOKEN1234\"\nheaders.authorization = 'Bearer \"' + token1 + '\"'\n",
         "postgres://user:password@localhost/db https://user:$TOKEN@host https://{user}:{password}@host http://a:<pw>@b\n",
         "Authorization: Bearer $TOKEN1234\nAuthorization: Bearer <token-1234>\nAuthorization: Bearer ${{ secrets.X1 }}\n",
         "Basic usage: the authorization: required, authorization = optional\nAuthorization: Bearer authentication\n",
@@ -184,6 +207,13 @@ fn passwords_in_well_known_options_are_replaced() {
         ("password", "sshpass -p «hunter2» ssh tom@host"),
         ("password", "sshpass -p'«hunter2»' ssh tom@host"),
     ]);
+    check(
+        "curl --proxy-user a:abc123x -u tom:hunter2 x\n",
+        "curl --proxy-user a:[REDACTED:password] -u tom:[REDACTED:password] x\n",
+    );
+    check("curl -U $U:$P -u tom:hunter2 x\n", "curl -U $U:$P -u tom:[REDACTED:password] x\n");
+    check("curl -u tom -u tom:hunter2 x\n", "curl -u tom -u tom:[REDACTED:password] x\n");
+    check("curl x 2>&1 -u tom:hunter2\n", "curl x 2>&1 -u tom:[REDACTED:password]\n");
     let token = format!("ghp_{}", "a1B2c3D4".repeat(5));
     check(
         &format!("curl -H 'x: {token}' -u tom:hunter2 {token}\n"),
@@ -238,6 +268,57 @@ fn the_lines_of_a_private_key_are_replaced_by_one_mark() {
         "Public-Lines: 1\nAAAAB3NzaC1yc2EAAAADAQAB\nPrivate-Lines: 1\nAAABAQC3xYzaB3cD4eF5gH6i\nPrivate-MAC: 00ff00ff\n",
         "Public-Lines: 1\nAAAAB3NzaC1yc2EAAAADAQAB\nPrivate-Lines: 1\n[REDACTED:private-key]\nPrivate-MAC: 00ff00ff\n",
     );
+}
+
+/// What stands before and behind each line of a key that is not shown as it is.
+const AROUND_LINES: &[(&str, &str)] = &[
+    ("", ""),
+    ("+", ""),
+    ("-", ""),
+    (" ", ""),
+    ("> ", ""),
+    ("> > ", ""),
+    ("\u{1b}[32m+\u{1b}[m\u{1b}[32m", "\u{1b}[m"),
+    ("", "$"),
+    ("# ", ""),
+    ("  | ", "\r"),
+    ("@:", ""),
+    ("conf/k.pem:@:", ""),
+    ("     @\t", ""),
+    ("2024-01-01T00:00:@Z INFO app: ", ""),
+    ("2024-01-01 00:00:@ INFO ", ""),
+    ("[@] ", ""),
+    ("web-1  | ", ""),
+];
+
+#[test]
+fn the_lines_of_a_private_key_are_replaced_whatever_stands_before_and_behind_each() {
+    let headers = [
+        ("RSA PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00FF00FF00FF00FF\n\n"),
+        ("PGP PRIVATE KEY BLOCK", "\n"),
+        ("PGP PRIVATE KEY BLOCK", "Version: GnuPG v2\nComment: of tom\n\n"),
+    ];
+    for (label, headers) in headers {
+        let (block, _) = key_block(label);
+        let key = block.replacen('\n', &format!("\n{headers}"), 1).replace("\n-----END", "\nQw==\n-----END");
+        for (before, behind) in AROUND_LINES {
+            let lines = key
+                .lines()
+                .enumerate()
+                .map(|(at, line)| format!("{}{line}{behind}\n", before.replace('@', &(at + 8).to_string())));
+            let lines: Vec<String> = lines.collect();
+            let (Some(first), Some(last)) = (lines.first(), lines.last()) else { panic!("no lines") };
+            let want = format!("{first}[REDACTED:private-key]\n{last}{before}the next line\n");
+            check(&format!("{}{before}the next line\n", lines.concat()), &want);
+            let text = lines.concat();
+            for at in (0..text.len()).step_by(7) {
+                let secrets = Arc::new(Secrets::none());
+                let (head, tail) = text.as_bytes().split_at(at);
+                let whole = redact_bytes(&secrets, text.as_bytes());
+                assert_eq!(in_pieces(&secrets, [head, tail]), whole, "{before}: cut at {at}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -210,7 +210,7 @@ impl Chat<'_> {
     fn begin(&mut self, opened: Opened, who: As) -> Result<(), Failure> {
         self.name_unsent()?;
         if !std::mem::take(&mut self.consent).is_empty() {
-            self.view.notice("--yes, --allow and --net were for the session before and hold no more")?;
+            self.view.notice("--yes, --allow and --net applied to the previous session only")?;
         }
         (self.id, self.news, self.who) = (opened.id, opened.news, who);
         (self.place, self.run, self.paused, self.room) = (Place::default(), None, None, None);

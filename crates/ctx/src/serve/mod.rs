@@ -22,12 +22,14 @@ mod spaces;
 mod tree;
 mod worker;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ctx_agent::run_files::Files;
 use ctx_agent::{CageRules, Services};
+use ctx_engine::start::Found;
 use ctx_engine::{Clock, Engine, Fresh, Parts, SystemClock};
 use ctx_journal::{FileJournal, RealDisk};
 use ctx_session::{Code, Refusal};
@@ -145,6 +147,28 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     let doors = doors::open(settings, &engine, models.clone(), tools, about, taken, terminals, files)?;
     // Who asks for an answer before it is known gets it from the model of a fresh root, as always.
     tokio::spawn(async move { models.choose_main_of_daemon().await });
+    say_up(settings, address, &found, started);
+    tokio::spawn(memory::keep_small());
+    let following = imports::follow(&settings.root, &followed);
+    stopped.wait().await;
+    if let Some(following) = following {
+        following.abort();
+    }
+    doors.let_nobody_in();
+    tracing::info!("stopping; runs have {} ms to end", engine.limits().stop_grace_ms);
+    tokio::select! {
+        () = engine.shut_down() => {}
+        () = stopped.wait() => tracing::warn!("second stop signal; runs that have not ended are marked as failed at the next start"),
+    }
+    doors.close().await;
+    services.shut_down().await;
+    owned.leave();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Says that the daemon is up: in the log, and to whoever started it.
+fn say_up(settings: &Settings, address: SocketAddr, found: &Found, started: Instant) {
     tracing::info!(
         root = %settings.root.display(),
         %address,
@@ -163,23 +187,6 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
             "cage.mode is off: commands of agents run without a cage, with all rights of the session's owner"
         );
     }
-    tokio::spawn(memory::keep_small());
-    let following = imports::follow(&settings.root, &followed);
-    stopped.wait().await;
-    if let Some(following) = following {
-        following.abort();
-    }
-    doors.let_nobody_in();
-    tracing::info!("stopping; runs have {} ms to end", engine.limits().stop_grace_ms);
-    tokio::select! {
-        () = engine.shut_down() => {}
-        () = stopped.wait() => tracing::warn!("second stop signal; runs that have not ended are marked as failed at the next start"),
-    }
-    doors.close().await;
-    services.shut_down().await;
-    owned.leave();
-    tracing::info!("stopped");
-    Ok(())
 }
 
 /// How long the doors wait for restores that were cut short.

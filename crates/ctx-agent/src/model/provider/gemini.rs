@@ -12,43 +12,7 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The body of a request.
 pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
-    let needs_signature = generation(&options.id).is_some_and(|generation| generation >= 3);
-    let mut contents = Vec::new();
-    for block in blocks(request, names) {
-        match block {
-            Block::User(said) => {
-                let parts: Value = said.into_iter().map(user).collect();
-                contents.push(json!({ "role": "user", "parts": parts }));
-            }
-            Block::Model { text, calls } => {
-                let mut parts = Vec::new();
-                if !text.trim().is_empty() {
-                    parts.push(json!({ "text": text }));
-                }
-                for (at, call) in calls.into_iter().enumerate() {
-                    let function = json!({ "name": call.name, "args": object(&call.input) });
-                    let mut part = json!({ "functionCall": function });
-                    let none = || (needs_signature && at == 0).then(|| NO_SIGNATURE.into());
-                    let signature = call.kept.into_iter().next().or_else(none);
-                    if let (Some(part), Some(signature)) = (part.as_object_mut(), signature) {
-                        part.insert("thoughtSignature".to_owned(), signature);
-                    }
-                    parts.push(part);
-                }
-                contents.push(json!({ "role": "model", "parts": parts }));
-            }
-            Block::Results(given) => {
-                let part = |given: super::talk::Given| {
-                    let key = if given.is_error { "error" } else { "output" };
-                    let response = json!({ key: given.text });
-                    json!({ "functionResponse": { "name": given.name, "response": response } })
-                };
-                let parts: Value = given.into_iter().map(part).collect();
-                contents.push(json!({ "role": "user", "parts": parts }));
-            }
-        }
-    }
-    let mut body = json!({ "contents": contents });
+    let mut body = json!({ "contents": contents(request, names, options) });
     let Some(fields) = body.as_object_mut() else { return body };
     if !request.prompt.is_empty() {
         fields.insert("systemInstruction".to_owned(), json!({ "parts": [{ "text": request.prompt }] }));
@@ -90,6 +54,47 @@ pub fn body(request: &Request, names: &Names, options: &Options) -> Value {
         fields.insert("generationConfig".to_owned(), config.into());
     }
     body
+}
+
+/// The conversation.
+fn contents(request: &Request, names: &Names, options: &Options) -> Vec<Value> {
+    let needs_signature = generation(&options.id).is_some_and(|generation| generation >= 3);
+    let mut contents = Vec::new();
+    for block in blocks(request, names) {
+        match block {
+            Block::User(said) => {
+                let parts: Value = said.into_iter().map(user).collect();
+                contents.push(json!({ "role": "user", "parts": parts }));
+            }
+            Block::Model { text, calls } => {
+                let mut parts = Vec::new();
+                if !text.trim().is_empty() {
+                    parts.push(json!({ "text": text }));
+                }
+                for (at, call) in calls.into_iter().enumerate() {
+                    let function = json!({ "name": call.name, "args": object(&call.input) });
+                    let mut part = json!({ "functionCall": function });
+                    let none = || (needs_signature && at == 0).then(|| NO_SIGNATURE.into());
+                    let signature = call.kept.into_iter().next().or_else(none);
+                    if let (Some(part), Some(signature)) = (part.as_object_mut(), signature) {
+                        part.insert("thoughtSignature".to_owned(), signature);
+                    }
+                    parts.push(part);
+                }
+                contents.push(json!({ "role": "model", "parts": parts }));
+            }
+            Block::Results(given) => {
+                let part = |given: super::talk::Given| {
+                    let key = if given.is_error { "error" } else { "output" };
+                    let response = json!({ key: given.text });
+                    json!({ "functionResponse": { "name": given.name, "response": response } })
+                };
+                let parts: Value = given.into_iter().map(part).collect();
+                contents.push(json!({ "role": "user", "parts": parts }));
+            }
+        }
+    }
+    contents
 }
 
 /// Of `gemini-3.1-pro`: 3.

@@ -22,8 +22,8 @@ Examples:
   ctx wait coder/build coder/docs --timeout 600
   ctx wait coder/build --for approval && ctx approve coder/build
 
-exit codes: 0 success, 1 failed (also: it needs you, its run failed, or the time is over), 2 bad input,
-            13 not allowed, 69 no daemon, 70 internal error")]
+exit codes: 0 success, 1 failed (also: it needs you, its run failed, or the time is over),
+            2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
     /// The sessions: agent/name, a name, an agent (its current session), or part of an id
     #[arg(value_name = "SESSION", required = true)]

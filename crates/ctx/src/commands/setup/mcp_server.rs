@@ -48,6 +48,7 @@ enum What {
     },
     /// Remove a server from the config file
     Rm {
+        /// The server, as `ctx mcp-server ls` shows it
         #[arg(value_name = "SERVER")]
         name: String,
         /// Print the removed server as JSON

@@ -59,7 +59,7 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// Make a model the default: let `model/main` lead to it
+    /// Make a model the default: point `model/main` at it
     Use {
         /// provider:model
         #[arg(value_name = "MODEL")]

@@ -37,6 +37,7 @@ pub struct Args {
 enum What {
     /// Create a space for the members of a group
     New {
+        /// The new space's name
         #[arg(value_name = "NAME")]
         name: String,
         /// The group, by name or number
@@ -55,6 +56,7 @@ enum What {
     },
     /// Remove a space in which no session is kept
     Rm {
+        /// The space
         #[arg(value_name = "NAME")]
         name: String,
         /// Print the removed space as JSON

@@ -59,6 +59,7 @@ enum What {
     },
     /// Revoke a token, by the id that `ctx token list` shows
     Revoke {
+        /// The token's id
         #[arg(value_name = "ID")]
         id: String,
         /// Print the revoked token as JSON

@@ -43,6 +43,7 @@ pub struct Args {
 enum What {
     /// Create an agent, as a copy of another
     New {
+        /// The new agent's name
         #[arg(value_name = "NAME")]
         name: String,
         /// The agent to copy
@@ -60,6 +61,7 @@ enum What {
     },
     /// Change a control file in your editor
     Edit {
+        /// The agent
         #[arg(value_name = "NAME")]
         name: String,
         /// The file
@@ -71,6 +73,7 @@ enum What {
     },
     /// Remove an agent; its sessions stay
     Rm {
+        /// The agent
         #[arg(value_name = "NAME")]
         name: String,
         /// Do not ask

@@ -15,7 +15,7 @@ use crate::root::Root;
 /// Change a control file of an agent, a model or a tool
 ///
 /// The form of the value is checked as on use. A bad one is refused with file and line, and nothing changes; a good one
-/// takes the place of the old in one step, and holds from the next run on. A warning is printed for a model that does not exist.
+/// replaces the old value and applies from the next run. A warning is printed for a model that does not exist.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,6 +26,7 @@ Examples:
 
 exit codes: 0 success, 1 failed, not found or there already, 2 bad value or input, 13 not allowed, 70 internal error")]
 pub struct Args {
+    /// The agent, model or tool
     #[arg(value_name = "OBJECT")]
     object: String,
     /// The control file, such as model, prompt, policy, mount or env

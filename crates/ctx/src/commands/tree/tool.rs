@@ -48,9 +48,10 @@ pub struct Args {
 enum What {
     /// Create a tool of your own
     New {
+        /// The tool's new name
         #[arg(value_name = "NAME")]
         name: String,
-        /// The program to copy; without it, one that you change
+        /// Program to copy [default: a template for you to edit]
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
         /// What it does, for the model

@@ -16,6 +16,7 @@ Examples:
 
 exit codes: 0 success, 1 failed, 2 a bad name")]
 pub struct Args {
+    /// The name to check
     #[arg(value_name = "NAME", allow_hyphen_values = true)]
     name: String,
 }
