@@ -36,12 +36,18 @@ impl Drawn {
         rewraps: bool,
     ) -> Option<String> {
         let is_same = self.line.as_deref() == Some(line) && self.turn == turn;
-        let old = std::mem::replace(&mut self.columns, columns);
-        if !is_same {
-            (self.line, self.turn) = (Some(line.to_owned()), turn);
-            return None;
+        let old = self.columns;
+        if is_same && old != columns {
+            self.columns = columns;
+            return Some(self.erase(line, at, (old, columns), rewraps));
         }
-        (old != columns).then(|| self.erase(line, at, (old, columns), rewraps))
+        // A key may come before the editor hears of the new width. Then it draws its line anew, unless that is one row in both.
+        let shown = self.line.as_deref().map(|line| place(&format!("{}{line}", self.prompt), old));
+        if shown.is_none_or(|(row, column)| row == 0 && column < columns.min(old)) {
+            self.columns = columns;
+        }
+        (self.line, self.turn) = (Some(line.to_owned()), turn);
+        None
     }
 
     fn erase(&self, line: &str, at: usize, (old, new): (usize, usize), rewraps: bool) -> String {
@@ -148,5 +154,15 @@ mod tests {
         assert_eq!(drawn.before("ones", 4, 20, 0, true), None);
         assert_eq!(drawn.before("ones", 4, 10, 1, true), None);
         assert_eq!(drawn.before("ones", 4, 20, 1, true).as_deref(), Some("\r\x1b[J"));
+    }
+
+    #[test]
+    fn a_key_that_comes_before_the_editor_hears_of_the_new_width_changes_nothing() {
+        let mut drawn = Drawn::default();
+        drawn.begin("s> ");
+        assert_eq!(drawn.before(&"x".repeat(64), 64, 40, 0, true), None);
+        let line = "x".repeat(65);
+        assert_eq!(drawn.before(&line, 65, 25, 0, true), None);
+        assert_eq!(drawn.before(&line, 65, 25, 0, true).as_deref(), Some("\x1b[2A\r\x1b[J\n"));
     }
 }

@@ -37,7 +37,7 @@ impl Chat<'_> {
             Line::Command { act, rest } => return self.command(act, rest).await,
             Line::Wrong(why) if self.is_script => {
                 // In a pipe only the conversation is data.
-                self.had_wrong = true;
+                self.has_refused = true;
                 output::say(&why);
                 return Ok(ControlFlow::Continue(()));
             }
@@ -193,8 +193,13 @@ impl Chat<'_> {
             Err(Failure::Said { code: Code::Ehostdown, .. }) => return Ok(false),
             // Someone else was faster; the message waits for the end of that run.
             Err(Failure::Said { code: Code::Ebusy, .. }) if self.is_busy().await? => {}
+            Err(Failure::Said { code: Code::Eshutdown, message, .. }) if self.is_script => {
+                let why = message.split(';').next().unwrap_or_default();
+                return Err(open::over(self.id, &output::plain(why)));
+            }
             Err(Failure::Said { code, message, .. }) => {
                 self.waiting.pop_front();
+                self.has_refused = true;
                 self.view.notice(&format!("not sent: {} ({code})", output::plain(&message)))?;
             }
             Err(other) => return Err(other),

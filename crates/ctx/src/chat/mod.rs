@@ -96,7 +96,7 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
             warned: None,
             keeps_draft: false,
             has_failed: false,
-            had_wrong: false,
+            has_refused: false,
             is_ending: false,
             started: None,
             room: None,
@@ -112,7 +112,7 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
         chat.last_rows(&hands).await?;
         left?;
         // The failure was shown; a script hears of it by the exit code.
-        if chat.is_script && (chat.has_failed || chat.had_wrong) {
+        if chat.is_script && (chat.has_failed || chat.has_refused) {
             Err(Failure::Told { exit: 1 })
         } else {
             Ok(())
@@ -145,8 +145,8 @@ struct Chat<'a> {
     keeps_draft: bool,
     /// The last run that was seen to end has failed.
     has_failed: bool,
-    /// A line of a script was a command that there is not.
-    had_wrong: bool,
+    /// A line was a command that there is not, or a message that the daemon does not take: a script has failed then.
+    has_refused: bool,
     /// The input has ended: leave when everything is answered.
     is_ending: bool,
     /// When we started the daemon that was gone.

@@ -27,14 +27,22 @@ fn stats(daemon: &TestDaemon) -> Value {
     serde_json::from_str(&daemon.ctx(&["stats", "--json"]).ok()).unwrap()
 }
 
+/// The counts when the index has so many model calls, and the ends of their runs.
+fn counted(daemon: &TestDaemon, calls: u64) -> Value {
+    until("the index to have it", || {
+        let is_whole =
+            |all: &Value| all["by_day"][0]["calls"] == calls && all["runs_by_state"]["running"].is_null();
+        Some(stats(daemon)).filter(is_whole)
+    })
+}
+
 #[test]
 fn what_model_calls_cost_is_shown_by_session_run_day_model_and_project() {
     let (daemon, server) = (build().start(), ModelServer::start());
     run(&daemon, &server, "a").ok();
     run(&daemon, &server, "a").ok();
     run(&daemon, &server, "b").ok();
-    let all =
-        until("the index to have it", || Some(stats(&daemon)).filter(|all| all["by_model"][0]["calls"] == 3));
+    let all = counted(&daemon, 3);
     assert_eq!(
         all["usage"],
         json!({ "input": 3000, "output": 150, "cached": 1200, "cost_usd": 0.0075 }),
@@ -72,16 +80,9 @@ fn the_cost_of_a_model_without_a_known_price_is_unknown_and_not_nothing() {
         server.reply(Reply::text("Done."));
         finish(&mut with_key(&daemon, &server, &["run", "--model", model, "go"])).ok();
     };
-    let counted = |calls: u64| {
-        until("the index to have it", || {
-            let is_whole =
-                |all: &Value| all["by_day"][0]["calls"] == calls && all["runs_by_state"]["running"].is_null();
-            Some(stats(&daemon)).filter(is_whole)
-        })
-    };
     daemon.ctx(&["send", "--model", "debug:echo", "free"]).ok();
     of_model("openai:nobody-knows");
-    let all = counted(2);
+    let all = counted(&daemon, 2);
     assert_eq!(
         (&all["usage"]["cost_usd"], &all["usage"]["unpriced_calls"]),
         (&Value::Null, &json!(1)),
@@ -89,7 +90,7 @@ fn the_cost_of_a_model_without_a_known_price_is_unknown_and_not_nothing() {
     );
     assert!(daemon.ctx(&["stats"]).ok().lines().any(|line| line.ends_with(" unknown")));
     of_model(MODEL);
-    let all = counted(3);
+    let all = counted(&daemon, 3);
     assert_eq!(
         (&all["usage"]["cost_usd"], &all["usage"]["unpriced_calls"]),
         (&json!(0.0025), &json!(1)),

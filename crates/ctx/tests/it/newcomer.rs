@@ -209,14 +209,13 @@ fn in_another_width_a_draft_of_several_rows_stands_there_once_and_what_is_above_
     let mut draft = "a draft of more than one row, which goes on for sixty-five letters".to_owned();
     tmux.run(&["send-keys", "-t", ":0.0", "-l", &draft]);
     tmux.see(0, &draft);
-    let tty = tmux.run(&["display-message", "-p", "-t", ":0.0", "#{pane_tty}"]);
+    let written = tmux.place.path("written");
+    let count = || std::fs::metadata(&written).map_or(0, |file| file.len());
+    tmux.run(&["pipe-pane", "-t", ":0.0", &format!("cat > {}", written.display())]);
     for columns in ["25", "70", "33", "100"] {
+        let before = count();
         tmux.run(&["resize-window", "-x", columns]);
-        until("the terminal's new width", || {
-            let size = finish(Command::new("stty").args(["-F", tty.trim(), "size"])).ok();
-            size.trim().ends_with(&format!(" {columns}")).then_some(())
-        });
-        // A key comes after the new width.
+        until("the editor to have drawn its line anew", || (count() > before).then_some(()));
         tmux.run(&["send-keys", "-t", ":0.0", "-l", "x"]);
         draft.push('x');
         tmux.see(0, &format!("{kept}work/default> {draft}"));
