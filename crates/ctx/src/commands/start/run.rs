@@ -28,7 +28,8 @@ Examples:
   ctx run --detach \"find dead code\"
 
 exit codes: 0 success, 1 failed or waiting for your review, 2 bad input,
-            13 not allowed or key refused, 69 daemon or model not reachable, 70 internal error, 130 cancelled")]
+            13 not allowed or key refused, 69 daemon or model not reachable,
+            70 internal error, 130 cancelled")]
 pub struct Args {
     /// The task
     #[arg(value_name = "TASK")]
