@@ -207,6 +207,7 @@ fn tmux_works_inside_and_outside() {
     terms.run("outer", &["sh"]);
     let ctx = env!("CARGO_BIN_EXE_ctx");
     let attach = format!("CTX_AUTOSTART=false CTX_ROOT={} {ctx} term attach outer", terms.root().display());
+    let attach = format!("{attach}; echo ba''ck");
     terms.ctx(&["term", "send", "inside", &attach, "--enter"]).ok();
     terms.shows("inside", "Ctrl-\\ d detaches");
     terms.ctx(&["term", "send", "inside", "echo out $((3 + 4))", "--enter"]).ok();
@@ -217,6 +218,8 @@ fn tmux_works_inside_and_outside() {
     // When the program ends, the prompt is below what it showed.
     terms.ctx(&["term", "send", "inside", "exit", "--enter"]).ok();
     terms.ended("outer");
+    // What is typed before the client has given the terminal back is the client's.
+    terms.shows("inside", "back");
     terms.ctx(&["term", "send", "inside", "echo in $((4 + 5))", "--enter"]).ok();
     let screen = terms.shows("inside", "in 9");
     let shown = screen.split_once("out 7").unwrap_or_else(|| panic!("{screen}"));
