@@ -98,7 +98,11 @@ fn a_paste_takes_the_keyboard_whole() {
     let shown = String::from_utf8(terms.transcript("paste")).unwrap();
     assert!(shown.contains("^[[200~pasted line 1\r\n"), "{shown}");
     // A key that begins with an escape takes it too.
+    // A terminal that nobody reads takes no keys.
+    second.wait_for("pasted line 400");
     second.type_keys("\x1b[A");
+    // What the program says of the lines before may scroll its echo away.
+    terms.ctx(&["term", "send", "paste", "--enter"]).ok();
     terms.shows("paste", "^[[A");
 }
 
@@ -203,6 +207,7 @@ fn tmux_works_inside_and_outside() {
     terms.run("outer", &["sh"]);
     let ctx = env!("CARGO_BIN_EXE_ctx");
     let attach = format!("CTX_AUTOSTART=false CTX_ROOT={} {ctx} term attach outer", terms.root().display());
+    let attach = format!("{attach}; echo ba''ck");
     terms.ctx(&["term", "send", "inside", &attach, "--enter"]).ok();
     terms.shows("inside", "Ctrl-\\ d detaches");
     terms.ctx(&["term", "send", "inside", "echo out $((3 + 4))", "--enter"]).ok();
@@ -213,6 +218,8 @@ fn tmux_works_inside_and_outside() {
     // When the program ends, the prompt is below what it showed.
     terms.ctx(&["term", "send", "inside", "exit", "--enter"]).ok();
     terms.ended("outer");
+    // What is typed before the client has given the terminal back is the client's.
+    terms.shows("inside", "back");
     terms.ctx(&["term", "send", "inside", "echo in $((4 + 5))", "--enter"]).ok();
     let screen = terms.shows("inside", "in 9");
     let shown = screen.split_once("out 7").unwrap_or_else(|| panic!("{screen}"));
