@@ -180,7 +180,7 @@ fn a_change_of_session_takes_neither_messages_nor_consent_along() {
     pty.wait_for("[waiting for the end of the run: for the first;");
     pty.type_keys("/session second\r");
     pty.wait_for("[not sent: for the first]");
-    pty.wait_for("hold no more]");
+    pty.wait_for("previous session only]");
     pty.wait_for("coder/second> ");
     pty.type_keys("/model debug:script\r");
     pty.wait_for("from the next message on");

@@ -409,7 +409,7 @@ async fn a_login_without_a_shell_is_called_that() {
     let place = Elsewhere::new(sshd);
     let password = Some("sesame-7319".to_owned());
     let login = SshRequest { user: Some("ctxtest".to_owned()), key_path: None, password, ..request(sshd) };
-    place.refused(login, Code::Ehostdown, "lets in but runs no commands").await;
+    place.refused(login, Code::Ehostdown, "works, but it runs no commands").await;
 }
 
 fn signal(signal: &str, pids: &[String]) {
