@@ -40,16 +40,13 @@ pub struct Saved {
 
 /// Saves the content of a workspace; its tree is still to be kept.
 pub fn save(store: &Store, _: &Locked, files: &dyn Files, scope: Scope<'_>) -> Result<Saved, SnapshotError> {
-    let lost = |source| SnapshotError::Io { what: store.about.path.display().to_string(), source };
-    let is_lost = |error: &io::Error| error.kind() == io::ErrorKind::NotConnected;
     let began = scope.began;
     let Scope { with_ignored, also, earlier, files_max, .. } = scope;
     let options = WalkOptions { with_ignored, also, files_max, earlier };
+    let place = || store.about.path.display().to_string();
     let walk = files.walk(options).map_err(|source| match source.kind() {
-        io::ErrorKind::FileTooLarge => {
-            SnapshotError::TooMuch { what: format!("{}: {source}", store.about.path.display()) }
-        }
-        _ => SnapshotError::io(store.about.path.display().to_string())(source),
+        io::ErrorKind::FileTooLarge => SnapshotError::TooMuch { what: format!("{}: {source}", place()) },
+        _ => SnapshotError::io(place())(source),
     })?;
     let known = store.known();
     let mut tree = Tree {
@@ -87,7 +84,7 @@ pub fn save(store: &Store, _: &Locked, files: &dyn Files, scope: Scope<'_>) -> R
         tree.nodes.insert(path, node);
     }
     if new_bytes > scope.new_bytes_max {
-        let (path, max) = (store.about.path.display(), scope.new_bytes_max);
+        let (path, max) = (place(), scope.new_bytes_max);
         let what = format!(
             "{path} has {new_bytes} bytes that are not saved yet, and at most {max} are saved here; ignore some in .gitignore"
         );
@@ -104,14 +101,8 @@ pub fn save(store: &Store, _: &Locked, files: &dyn Files, scope: Scope<'_>) -> R
                 tree.nodes.insert(path, Node::File { mode, size, pieces });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // It says nothing of the file that nothing can be read any more.
-            Err(error) if is_lost(&error) => return Err(lost(error)),
             Err(error) => {
-                if let Err(error) = files.look(&path)
-                    && is_lost(&error)
-                {
-                    return Err(lost(error));
-                }
+                are_there(files, &path, &error).map_err(SnapshotError::io(place()))?;
                 walked.crowded.insert(parent(&path).unwrap_or_default().to_vec());
                 tree.left_out.insert(path, error.to_string());
             }
@@ -123,6 +114,15 @@ pub fn save(store: &Store, _: &Locked, files: &dyn Files, scope: Scope<'_>) -> R
     }
     walked.tree = tree;
     Ok(Saved { walked, read, written: batch.written })
+}
+
+/// An error where not one file could not be read, but none can be any more.
+fn are_there(files: &dyn Files, path: &[u8], error: &io::Error) -> io::Result<()> {
+    let lost = io::ErrorKind::NotConnected;
+    if error.kind() == lost {
+        return Err(io::Error::new(lost, error.to_string()));
+    }
+    files.look(path).map(drop).or_else(|error| if error.kind() == lost { Err(error) } else { Ok(()) })
 }
 
 type FileRead = (Stat, u64, Vec<Hash>);

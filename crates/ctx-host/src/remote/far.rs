@@ -89,32 +89,42 @@ exit; }}
 /// | `q` | end all, as at the end of the channel | |
 pub(super) fn control(names: &Names, dir: &str, beat: Duration) -> String {
     let Names { hello, commands, mark, .. } = names;
-    let (dir, beat) = (quote(dir), beat.as_secs().max(1));
-    format!(
-        r#"{{ trap : HUP INT TERM QUIT PIPE
-d={dir} pid=0 marked=1
+    let values = [
+        ("@DIR@", quote(dir)),
+        ("@BEAT@", beat.as_secs().max(1).to_string()),
+        ("@BEATS_MISSED_MAX@", BEATS_MISSED_MAX.to_string()),
+        ("@MARK@", mark.to_string()),
+        ("@HELLO@", hello.clone()),
+        ("@COMMANDS@", commands.clone()),
+    ];
+    values.into_iter().fold(CONTROL.to_owned(), |script, (name, value)| script.replace(name, &value))
+}
+
+/// The script of the control channel.
+const CONTROL: &str = r#"{ trap : HUP INT TERM QUIT PIPE
+d=@DIR@ pid=0 marked=1
 mkfifo "$d/starts" && exec 5<&0 6<>"$d/starts" || exit 71
-alive() {{ {{ IFS= read -r stat <"/proc/$1/stat"; }} 2>/dev/null || return 1; stat=${{stat##*) }}; case $stat in Z*) return 1; esac; }}
-below() {{ for p; do echo "$p"; below $(cat "/proc/$p/task/"*/children 2>/dev/null); done; }}
-found() {{
+alive() { { IFS= read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1; stat=${stat##*) }; case $stat in Z*) return 1; esac; }
+below() { for p; do echo "$p"; below $(cat "/proc/$p/task/"*/children 2>/dev/null); done; }
+found() {
     if [ "$marked" = 1 ]; then
-        for f in $(grep -lE "^Max file locks +{mark} " /proc/[0-9]*/limits 2>/dev/null); do
-            f=${{f%/limits}} f=${{f#/proc/}}
+        for f in $(grep -lE "^Max file locks +@MARK@ " /proc/[0-9]*/limits 2>/dev/null); do
+            f=${f%/limits} f=${f#/proc/}
             alive "$f" && echo "$f"
         done
     elif [ "$pid" != 0 ]; then below "$pid"; fi
-}}
-newer() {{
+}
+newer() {
     q=$1
     while :; do
         [ "$q" -gt "$2" ] || return 1
         alive "$q" || return 1
-        q=${{stat#* }} q=${{q%% *}}
+        q=${stat#* } q=${q%% *}
         [ "$q" = "$pid" ] && return 0
         case " $all " in *" $q "*) ;; *) return 0 ;; esac
     done
-}}
-takes_shell() {{
+}
+takes_shell() {
     alive "$pid" || return 1
     group=$(set -- $stat; echo "$3")
     alive "$1" || return 1
@@ -123,11 +133,11 @@ takes_shell() {{
     [ "$4" = "$group" ] || return 0
     out=$(readlink "/proc/$1/fd/1") || return 1
     for f in "/proc/$pid/fd/"*; do
-        [ "$(readlink "$f")" = "$out" ] && grep -q '^flags:.*[04]$' "/proc/$pid/fdinfo/${{f##*/}}" && return 0
+        [ "$(readlink "$f")" = "$out" ] && grep -q '^flags:.*[04]$' "/proc/$pid/fdinfo/${f##*/}" && return 0
     done 2>/dev/null
     return 1
-}}
-signal() {{
+}
+signal() {
     all=$(echo $(found)) n=0
     for p in $all; do
         [ "$p" != "$pid" ] && newer "$p" "$2" || continue
@@ -136,13 +146,13 @@ signal() {{
         kill "-$s" "$p" 2>/dev/null && n=$((n + 1))
     done
     echo "k $n"
-}}
-waits() {{
-    {{ read -r call fd rest <"/proc/$pid/syscall"; }} 2>/dev/null || return 1
+}
+waits() {
+    { read -r call fd rest <"/proc/$pid/syscall"; } 2>/dev/null || return 1
     case $call in 0 | 63) ;; *) return 1 ;; esac
-    [ "$(readlink "/proc/$pid/fd/$((fd))")" = "$d/{commands}" ]
-}}
-finish() {{
+    [ "$(readlink "/proc/$pid/fd/$((fd))")" = "$d/@COMMANDS@" ]
+}
+finish() {
     n=0
     while [ "$n" -lt 50 ]; do
         n=$((n + 1)) all=$(found)
@@ -151,26 +161,26 @@ finish() {{
         kill -KILL $(found) $all
     done 2>/dev/null
     rm -rf "$d"
-}}
+}
 (
     trap 'kill "$!"; wait; exit 0' TERM
     n=0
     while [ -d "$d" ]; do
-        sleep {beat} &
+        sleep @BEAT@ &
         wait "$!"
         if [ -e "$d/beat" ]; then rm -f "$d/beat"; n=0; else n=$((n + 1)); fi
-        [ "$n" -lt {BEATS_MISSED_MAX} ] || finish
+        [ "$n" -lt @BEATS_MISSED_MAX@ ] || finish
     done
 ) </dev/null >/dev/null 2>&1 5<&- 6>&- &
 watch=$!
-{{ trap : HUP TERM PIPE
-echo "{hello}"
+{ trap : HUP TERM PIPE
+echo "@HELLO@"
 while IFS= read -r line; do
     set -- $line
     case $1 in
     s) echo "$2 $3" >&6 ;;
     g) pid=$2 marked=$3; echo g ;;
-    d) while IFS= read -r l; do case $l in *"$2") break ;; esac; done <"$d/{commands}"; echo d ;;
+    d) while IFS= read -r l; do case $l in *"$2") break ;; esac; done <"$d/@COMMANDS@"; echo d ;;
     b) read -r a a a a last </proc/loadavg; echo "b $last" ;;
     k) kill -16 "$pid" 2>/dev/null; signal "$2" "$3" ;;
     c) signal 0 "$2" ;;
@@ -185,17 +195,15 @@ done
 finish
 kill "$watch" 2>/dev/null
 echo end >&6
-}} <&5 5<&- &
+} <&5 5<&- &
 exec 5<&-
 while read -r file n && [ "$file" != end ]; do
     sh "$d/$file" 3>&1 </dev/null >/dev/null 2>&1 6>&-
     echo "e $n $?"
 done <&6
 wait
-exit; }}
-"#
-    )
-}
+exit; }
+"#;
 
 /// How an interpreter starts on the other side.
 #[derive(Debug)]

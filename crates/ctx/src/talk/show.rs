@@ -143,25 +143,7 @@ impl Show {
                 }
                 Ok(())
             }
-            Frame::ToolCall { name, input, caller, .. } => {
-                let who = words::of_caller(caller.as_deref());
-                self.aside(&format!("{who}→ {name} {}", words::shorten(&input.to_string(), TOOL_MAX)))
-            }
-            // The one that a script has to know of, to be sent again with an answer.
-            Frame::ToolResult { output, .. } if output.contains(ctx_agent::tool::NOBODY_TO_ASK) => {
-                self.talk(format_args!("denied: {}", output::one_line(output)));
-                Ok(())
-            }
-            Frame::ToolResult { status, output, diff, caller, .. } => {
-                let who = words::of_caller(caller.as_deref());
-                // The diff is shown by itself.
-                let said = if diff.is_some() { output.lines().next().unwrap_or_default() } else { output };
-                self.aside(&format!("{who}← {status} {}", words::shorten(said, TOOL_MAX)))?;
-                if let Some(diff) = diff.as_ref().filter(|_| self.shows_work) {
-                    output::say(crate::render::diff::text(diff, "  ", self.paint).trim_end());
-                }
-                Ok(())
-            }
+            Frame::ToolCall { .. } | Frame::ToolResult { .. } => self.call(frame),
             Frame::Retrying { message, attempt, attempts_max, wait_ms, caller, .. } => {
                 let who = words::of_caller(caller.as_deref());
                 let wait = waits::retrying(message, *attempt, *attempts_max, *wait_ms);
@@ -205,6 +187,32 @@ impl Show {
             | Frame::Start { .. }
             | Frame::Usage { .. }
             | Frame::Pong {} => Ok(()),
+        }
+    }
+
+    /// A call of a tool, or what it gave.
+    fn call(&mut self, frame: &Frame) -> Result<(), Failure> {
+        match frame {
+            Frame::ToolCall { name, input, caller, .. } => {
+                let who = words::of_caller(caller.as_deref());
+                self.aside(&format!("{who}→ {name} {}", words::shorten(&input.to_string(), TOOL_MAX)))
+            }
+            // The one that a script has to know of, to be sent again with an answer.
+            Frame::ToolResult { output, .. } if output.contains(ctx_agent::tool::NOBODY_TO_ASK) => {
+                self.talk(format_args!("denied: {}", output::one_line(output)));
+                Ok(())
+            }
+            Frame::ToolResult { status, output, diff, caller, .. } => {
+                let who = words::of_caller(caller.as_deref());
+                // The diff is shown by itself.
+                let said = if diff.is_some() { output.lines().next().unwrap_or_default() } else { output };
+                self.aside(&format!("{who}← {status} {}", words::shorten(said, TOOL_MAX)))?;
+                if let Some(diff) = diff.as_ref().filter(|_| self.shows_work) {
+                    output::say(crate::render::diff::text(diff, "  ", self.paint).trim_end());
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 

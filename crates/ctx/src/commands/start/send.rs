@@ -88,25 +88,7 @@ enum ScopeArg {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let (named, text) = agent_and_text(&args, root)?;
-    let (agent, dir) = match named {
-        Some(agent) => {
-            let is_here = || here::agent(&root.path).is_some_and(|here| here.name == agent);
-            let dir =
-                (args.dir.is_some() || is_here()).then(|| here::dir(args.dir.as_deref())).transpose()?;
-            if dir.is_none() {
-                warn_of_other_directory(root, &agent, args.session.as_deref());
-            }
-            (agent, dir)
-        }
-        None => {
-            let (here, warnings) = chat::Here::quietly(root, args.dir.as_deref())?;
-            let session =
-                args.session.clone().map_or_else(|| sessions::current_name(root, &here.agent), Ok)?;
-            let label = if session.contains('/') { session } else { format!("{}/{session}", here.agent) };
-            here.warn(root, &label, &warnings);
-            (here.agent, Some(here.dir))
-        }
-    };
+    let (agent, dir) = whose(named, &args, root)?;
     let temp = args.scope == Some(ScopeArg::Temp);
     if temp && args.detach {
         return Err(Failure::new(
@@ -156,6 +138,29 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         End::Ok | End::Accepted => Ok(()),
         End::Waits | End::Cancelled | End::Left => Err(Failure::Told { exit: 1 }),
         End::Failed(code) => Err(Failure::Told { exit: code.exit() }),
+    }
+}
+
+/// The agent that gets the message, and the directory that it is about, where one is.
+fn whose(named: Option<Name>, args: &Args, root: &Root) -> Result<(Name, Option<String>), Failure> {
+    match named {
+        Some(agent) => {
+            let is_here = || here::agent(&root.path).is_some_and(|here| here.name == agent);
+            let dir =
+                (args.dir.is_some() || is_here()).then(|| here::dir(args.dir.as_deref())).transpose()?;
+            if dir.is_none() {
+                warn_of_other_directory(root, &agent, args.session.as_deref());
+            }
+            Ok((agent, dir))
+        }
+        None => {
+            let (here, warnings) = chat::Here::quietly(root, args.dir.as_deref())?;
+            let session =
+                args.session.clone().map_or_else(|| sessions::current_name(root, &here.agent), Ok)?;
+            let label = if session.contains('/') { session } else { format!("{}/{session}", here.agent) };
+            here.warn(root, &label, &warnings);
+            Ok((here.agent, Some(here.dir)))
+        }
     }
 }
 
