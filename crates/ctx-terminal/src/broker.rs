@@ -14,12 +14,13 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ctx_session::{Code, IdSource, Limits, SessionId, Timestamp, Ulid};
+use ctx_session::{IdSource, Limits, Ulid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::Account;
-use super::checks::{check, has_program};
+use super::checks::{NewTerminal, check, has_program};
 use super::client::{Connection, Refused, connect_to};
+use super::error::{TerminalError, failed};
 use super::export::Chunked;
 use super::key_names::{CursorKeys, typed};
 use super::model::{Model, Screen};
@@ -27,7 +28,7 @@ use super::place::{self, About, Bounds, CageAround, End, EndReason, SOCKET, Spec
 use super::protocol::{FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION};
 use super::transcript::{ChunkKind, open_transcript};
 use ctx_cage::Cage;
-use ctx_cage::rights::{Rights, RightsError, groups_of};
+use ctx_cage::rights::{Rights, groups_of};
 
 /// Enough for a thread that only waits.
 const WAITING_STACK: usize = 64 * 1024;
@@ -38,76 +39,6 @@ const OPEN_MAX: usize = 10_000;
 /// How long a holder may take to start, and what it may say of why it does not.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_BYTES_MAX: usize = 4096;
-
-#[derive(Debug, thiserror::Error)]
-pub enum TerminalError {
-    #[error("no terminal `{0}`")]
-    NotFound(String),
-    #[error("the terminal `{0}` has ended")]
-    Ended(String),
-    #[error("there is no program `{0}`")]
-    NoProgram(String),
-    #[error("a terminal named `{0}` is running; choose another name, or close it")]
-    NameTaken(String),
-    #[error("{message}")]
-    Invalid { field: &'static str, message: String },
-    #[error("{0}; type it again when the program has read some of it")]
-    Refused(String),
-    #[error("the holder of the terminal `{0}` does not answer: it is stopped, or the machine is very busy")]
-    Silent(String),
-    #[error("you have {0} terminals, which is the most; close one first")]
-    TooMany(usize),
-    #[error(transparent)]
-    Rights(#[from] RightsError),
-    #[error("cannot {what}: {error}")]
-    Io { what: &'static str, error: io::Error },
-}
-
-impl TerminalError {
-    pub fn code(&self) -> Code {
-        match self {
-            TerminalError::NotFound(_) | TerminalError::NoProgram(_) => Code::Enoent,
-            TerminalError::Ended(_) => Code::Eshutdown,
-            TerminalError::NameTaken(_) => Code::Eexist,
-            TerminalError::Invalid { .. } => Code::Einval,
-            TerminalError::TooMany(_) => Code::Ebusy,
-            TerminalError::Refused(_) => Code::Eagain,
-            TerminalError::Silent(_) => Code::Etimedout,
-            TerminalError::Rights(_) => Code::Eacces,
-            TerminalError::Io { .. } => Code::Eio,
-        }
-    }
-}
-
-pub(super) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> TerminalError {
-    move |error| TerminalError::Io { what, error }
-}
-
-/// A terminal to open.
-#[derive(Debug, Clone)]
-pub struct NewTerminal {
-    pub name: Option<String>,
-    pub command: Vec<String>,
-    /// Where the program starts; None: at home.
-    pub cwd: Option<PathBuf>,
-    /// All of the program's environment; None: what a login has.
-    pub env: Option<Vec<(String, String)>>,
-    pub size: Size,
-    pub created_at: Timestamp,
-    /// Of a session; None: the user's own.
-    pub of: Option<OfSession>,
-}
-
-/// A terminal that belongs to a session.
-#[derive(Debug, Clone)]
-pub struct OfSession {
-    pub id: Ulid,
-    pub session: SessionId,
-    /// The session's agent opens it.
-    pub is_agents: bool,
-    /// The cage and where `bwrap` is; None: no cage.
-    pub cage: Option<(Cage, PathBuf)>,
-}
 
 /// A terminal as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -523,118 +454,4 @@ fn first_line(mut stdout: ChildStdout) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::net::UnixListener;
-
-    use super::*;
-    use crate::protocol::{Decoder, Waiting};
-
-    const ID: u128 = 1 << 80;
-
-    fn plant(home: &Path, id: u128, name: &str, is_over: bool) -> PathBuf {
-        let about = About {
-            id: Ulid(id),
-            name: Some(name.to_owned()),
-            command: vec!["cat".to_owned()],
-            cwd: home.to_owned(),
-            created_at: Timestamp::from_millis(0),
-            session: None,
-            is_agents: false,
-            is_caged: false,
-        };
-        let dir = home.join(about.id.to_string());
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join("about.json"), serde_json::to_vec(&about).unwrap()).unwrap();
-        let end = End {
-            reason: EndReason::Exited,
-            exit_code: Some(0),
-            ended_at: about.created_at,
-            bytes: 0,
-            lines: 0,
-            screen: Screen::default(),
-            transcript_error: None,
-        };
-        if is_over {
-            std::fs::write(dir.join("end.json"), serde_json::to_vec(&end).unwrap()).unwrap();
-        }
-        dir
-    }
-
-    /// Says hello to each client and nothing more.
-    fn answer(listener: &UnixListener) {
-        let status = Status {
-            version: VERSION,
-            state: State::Detached,
-            size: Size::new(80, 24),
-            attached: 0,
-            waiting: Some(Waiting::Input),
-            title: String::new(),
-            pid: 1,
-            bytes: 0,
-            lines: 0,
-            scrollback: 0,
-            has_application_cursor: false,
-            idle_ms: 0,
-            transcript_error: None,
-        };
-        for mut client in listener.incoming().map_while(Result::ok) {
-            let (mut decoder, mut buffer) = (Decoder::default(), [0; 1024]);
-            while decoder.take().unwrap().is_none() {
-                let n = client.read(&mut buffer).unwrap();
-                decoder.push(&buffer[..n]);
-            }
-            client.write_all(&FromHolder::Welcome(status.clone()).encode()).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_live_terminal_is_found_however_many_newer_ones_have_ended_and_its_name_is_taken() {
-        let root = tempfile::tempdir().unwrap();
-        let uid = rustix::process::geteuid().as_raw();
-        let terminals = Terminals::new(root.path(), &Limits::default());
-        let home = terminals.dir_of(uid);
-        let kept = plant(&home, ID, "keep", false);
-        let listener = UnixListener::bind(kept.join(SOCKET)).unwrap();
-        std::thread::spawn(move || answer(&listener));
-        for number in 1..=u128::try_from(ENDED_MAX).unwrap() + 10 {
-            plant(&home, ID + number, "over", true);
-        }
-        // Its holder was killed.
-        plant(&home, ID - 1, "over", false);
-        let listed = terminals.list(uid).unwrap();
-        let live: Vec<u128> =
-            listed.iter().filter(|one| one.state != State::Closed).map(|one| one.about.id.0).collect();
-        assert_eq!((live, listed.len()), (vec![ID], ENDED_MAX + 2));
-        assert_eq!(terminals.find(uid, "keep").unwrap().state, State::Detached);
-        let newest = ID + u128::try_from(ENDED_MAX).unwrap() + 10;
-        assert_eq!(terminals.find(uid, "over").unwrap().about.id.0, newest);
-        let again = NewTerminal {
-            name: Some("keep".to_owned()),
-            command: vec!["cat".to_owned()],
-            cwd: None,
-            env: None,
-            size: Size::new(80, 24),
-            created_at: Timestamp::from_millis(0),
-            of: None,
-        };
-        assert!(matches!(terminals.check(uid, &again), Err(TerminalError::NameTaken(_))));
-    }
-
-    #[test]
-    fn a_holder_that_does_not_answer_is_called_so() {
-        let terminal = Terminal {
-            about: place::read_about(&plant(tempfile::tempdir().unwrap().path(), ID, "quiet", false))
-                .unwrap(),
-            dir: PathBuf::new(),
-            state: State::Detached,
-            status: None,
-            end: None,
-        };
-        for kind in [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut] {
-            let said = terminal.unanswered("read the screen")(kind.into()).to_string();
-            assert!(said.starts_with("the holder of the terminal `quiet` does not answer"), "{said}");
-        }
-        let refused = terminal.unanswered("type")(io::Error::other(Refused("no".to_owned())));
-        assert_eq!(refused.code(), Code::Eagain);
-    }
-}
+mod tests;

@@ -1,15 +1,43 @@
-//! What is wrong with a terminal that is to be opened, as far as that is known before.
+//! A terminal that is to be opened, and what is wrong with it, as far as that is known before.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ctx_session::Ulid;
+use ctx_cage::Cage;
+use ctx_session::{SessionId, Timestamp, Ulid};
 
-use super::broker::{NewTerminal, TerminalError};
+use super::error::TerminalError;
+use super::protocol::Size;
 
 /// A name is a word.
 const NAME_CHARS_MAX: usize = 64;
 /// Where programs are looked for without a PATH.
 const USUAL_PATH: &str = "/bin:/usr/bin";
+
+/// A terminal to open.
+#[derive(Debug, Clone)]
+pub struct NewTerminal {
+    pub name: Option<String>,
+    pub command: Vec<String>,
+    /// Where the program starts; None: at home.
+    pub cwd: Option<PathBuf>,
+    /// All of the program's environment; None: what a login has.
+    pub env: Option<Vec<(String, String)>>,
+    pub size: Size,
+    pub created_at: Timestamp,
+    /// Of a session; None: the user's own.
+    pub of: Option<OfSession>,
+}
+
+/// A terminal that belongs to a session.
+#[derive(Debug, Clone)]
+pub struct OfSession {
+    pub id: Ulid,
+    pub session: SessionId,
+    /// The session's agent opens it.
+    pub is_agents: bool,
+    /// The cage and where `bwrap` is; None: no cage.
+    pub cage: Option<(Cage, PathBuf)>,
+}
 
 pub(super) fn check(new: &NewTerminal) -> Result<(), TerminalError> {
     let invalid = |field, message: &str| Err(TerminalError::Invalid { field, message: message.to_owned() });

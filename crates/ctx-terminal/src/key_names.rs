@@ -1,6 +1,6 @@
 //! Keys by their names, and what a terminal sends for them. Pure.
 
-use super::broker::TerminalError;
+use super::error::TerminalError;
 
 /// What a key sends, without Ctrl, Alt and Shift.
 #[derive(Debug, Clone, Copy)]

@@ -262,7 +262,7 @@ impl Model {
     /// that end with the cursor where those from the top do not reach it. Nothing wraps or scrolls.
     pub fn clipped(&mut self, window: Size) -> Vec<u8> {
         self.release();
-        repaint::clip(&self.term, window)
+        repaint::clip(&self.term, window.rows, window.cols)
     }
 
     /// Lines of scrollback there are.

@@ -18,7 +18,6 @@ use alacritty_terminal::vte::ansi::{
 };
 
 use super::footprint::Footprint;
-use super::protocol::Size;
 
 /// Everything that an earlier screen may have left: attributes, links, charsets, region, modes, alternate screen.
 const BEGIN: &[u8] =
@@ -93,9 +92,9 @@ pub(super) fn paint<T: EventListener>(
 }
 
 /// Paints what fits into a window on top of what it shows already.
-pub(super) fn clip<T: EventListener>(term: &Term<T>, window: Size) -> Vec<u8> {
-    let (grid, cols) = (term.grid(), usize::from(window.cols));
-    let rows = i32::from(window.rows).min(i32::try_from(grid.screen_lines()).unwrap_or_default());
+pub(super) fn clip<T: EventListener>(term: &Term<T>, rows: u16, cols: u16) -> Vec<u8> {
+    let (grid, cols) = (term.grid(), usize::from(cols));
+    let rows = i32::from(rows).min(i32::try_from(grid.screen_lines()).unwrap_or_default());
     let Point { line, column } = grid.cursor.point;
     let first = (line.0 + 1 - rows).max(0);
     let mut brush =

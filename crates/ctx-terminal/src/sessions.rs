@@ -7,8 +7,9 @@ use std::path::PathBuf;
 
 use ctx_session::{SessionId, Ulid};
 
-use super::broker::{Terminal, TerminalError, Terminals, failed, look};
+use super::broker::{Terminal, Terminals, look};
 use super::client::connect_to;
+use super::error::{TerminalError, failed};
 use super::place::{self, EndReason, SETTLED, SOCKET};
 use super::protocol::{FromHolder, State, ToHolder};
 use super::transcript::ChunkKind;

@@ -45,7 +45,7 @@ pub struct CreateArgs {
     /// With ssh: a private key in the operator's directory for keys. Default: the agent and the ssh config.
     pub key_path: Option<String>,
     /// With ssh: the user's password.
-    #[serde(default, deserialize_with = "ctx_api::http::secret")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "ctx_api::http::secret")]
     pub password: Option<String>,
     /// With ssh: SHA256 fingerprint of the host's key; needed where the key is not known yet.
     pub fingerprint: Option<String>,

@@ -4,85 +4,27 @@
 //! One channel takes an order a line and answers with a line, where there is content with lines of base64 between; long
 //! content has a channel of its own. Words go as octal escapes, so a name may hold any byte.
 
+mod channel;
+
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
 
-use super::private::{PASSWORD, PrivateDir};
+use self::channel::{Channel, Hello, Reached, answers, lost, said, word};
 use super::{RemoteTransport, Way};
 use crate::error::ShellError;
 use crate::frame::quote::quote;
 use ctx_snapshot::files::{Files, Found, FoundKind, PATH_BYTES_MAX, Stat, TOO_LONG, Walk, WalkOptions};
 use ctx_snapshot::ignored::{Ignored, RULES_FILE, is_never_part};
 use ctx_snapshot::tree::{Outer, RelPath, parent, parents};
-use ctx_snapshot::workspace::now;
 
 /// Longer content has a channel of its own: the shell there reads its orders byte by byte.
 const SHORT: u64 = 16 << 10;
-/// A side that says nothing for that long does not answer any more.
-const SILENT_MAX: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
-/// A longer file of rules above the workspace does not hold.
-const RULES_BYTES: &str = "65536";
-/// What is needed there.
-const TOOLS: &str = "find xargs stat base64 readlink mktemp mv chmod sync wc";
-const STAT: &str = "%f %s %Y %Z %i %d";
-
-/// The directory of a path without links, and that the tools are there. What follows are the orders.
-const SCRIPT: &str = r#"{ trap '' PIPE
-LC_ALL=C; export LC_ALL
-un() { v=$(printf '%b.' "${1#=}"); v=${v%.}; }
-at() { cd -- "$top${1:+/$1}" 2>/dev/null && x=$(pwd -P; echo .) && [ "$x" = "$top${1:+/$1}
-." ]; }
-no() { m=$(printf %s "$1" | head -n 1); echo "no $m"; }
-try() { m=$("$@" 2>&1) && echo ok || no "$m"; }
-kind() { [ -f "./$n" ] && [ ! -L "./$n" ]; }
-rules() { [ -f "$1" ] && [ -r "$1" ] && [ "$(wc -c <"$1")" -le RULES_BYTES ] || return
-    echo "$(printf %s "$2" | base64 | tr -d '\n') $(base64 -- "$1" | tr -d '\n')"; }
-lines() { while IFS= read -r l && [ "$l" != . ]; do echo "$l"; done; }
-for t in TOOLS; do command -v "$t" >/dev/null 2>&1 || { echo "hello no $t"; exit 0; }; done
-un WORD; cd -- "$v" 2>/dev/null && [ -d . ] || { echo "hello no such directory"; exit 0; }
-top=$(pwd -P; echo .); top=${top%?.}
-echo "hello ok $(date +%s) $(printf %s "$top" | base64 | tr -d '\n') $(printf %s "$HOME" | base64 | tr -d '\n')"
-while read -r o a b c e; do
-    un "$a"; d=$v; un "$b"; n=$v
-    case $o in
-    l) at "$d" && { [ -e "./$n" ] || [ -L "./$n" ]; } || { echo ok; continue; }
-        k=; [ ! -L "./$n" ] || k=$(readlink -n -- "./$n" | base64 | tr -d '\n')
-        echo "ok $(stat -c 'STAT' -- "./$n") $k" ;;
-    g) at "$d" && kind || { echo "no it is not a regular file any more"; continue; }
-        echo "ok $(stat -c 'STAT' -- "./$n")"; base64 -- "./$n" && echo . || echo ! ;;
-    p) lines | { at "$d" || { echo "no its directory is not there"; exit; }
-        m=$( { (umask 077; set -C; base64 -d >"./$n") && chmod "$c" "./$n"; } 2>&1) && echo ok || no "$m"; } ;;
-    k) un "$c"; at "$d" && try ln -s -- "$v" "./$n" || echo "no its directory is not there" ;;
-    r) un "$c"; s=$v; un "$e"; f="$top${d:+/$d}/$n"
-        at "$d" && at "$s" && try mv -fT -- "$f" "./$v" || echo "no its directory is not there" ;;
-    m) at "$d" && try mkdir -m "$c" -- "./$n" || echo "no its directory is not there" ;;
-    d) at "$d" && if [ "$c" = 1 ]; then try rmdir -- "./$n"; else try rm -- "./$n" </dev/null; fi || echo "no its directory is not there" ;;
-    c) at "$d" && try chmod "00$b" . || echo "no its directory is not there" ;;
-    s) try sync ;;
-    w) at "" && t=$(mktemp) && find . -name .git -print0 -prune -o -print0 >"$t" 2>/dev/null
-        echo ok; base64 -- "$t"; echo .; xargs -0 stat -c 'STAT %n' -- <"$t" 2>/dev/null | base64; echo .
-        find . -name .git -prune -o -type d -exec sh -c 'for d; do { [ -r "$d" ] && [ -x "$d" ]; } || printf "%s\0" "$d"; done' sh {} + 2>/dev/null | base64
-        echo .; rm -f "$t" ;;
-    o) r=$top; until [ -z "$r" ] || [ -e "$r/.git" ]; do r=${r%/*}; done
-        echo ok
-        if [ -n "$r" ]; then
-            rules "$r/.git/info/exclude" "$r"
-            until [ "$r" = "$top" ]; do rules "$r/.gitignore" "$r"; x=${top#"$r"/}; r=$r/${x%%/*}; done
-        fi
-        echo . ;;
-    esac
-done
-exit 0; }
-"#;
-
 /// A directory that was found on the other side.
 pub(crate) struct FarFiles {
     way: Arc<Way>,
@@ -100,129 +42,6 @@ pub(crate) struct FarFiles {
 /// What is there, in the order of the paths.
 type Listed = Vec<(RelPath, Found)>;
 
-/// A connection to it.
-struct Reached {
-    dir: PrivateDir,
-    channel: Channel,
-}
-
-/// What the other side says of the directory first.
-struct Hello {
-    top: PathBuf,
-    home: PathBuf,
-    ahead: i64,
-}
-
-struct Channel {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Channel {
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = Vec::new();
-        loop {
-            if self.stdout.buffer().is_empty() {
-                answers(self.stdout.get_ref())?;
-            }
-            let bytes = self.stdout.fill_buf()?;
-            if bytes.is_empty() {
-                return Err(lost("the connection was lost"));
-            }
-            let end = bytes.iter().position(|byte| *byte == b'\n');
-            line.extend_from_slice(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default());
-            let read = end.map_or(bytes.len(), |end| end + 1);
-            self.stdout.consume(read);
-            if end.is_some() {
-                return Ok(String::from_utf8_lossy(&line).into_owned());
-            }
-        }
-    }
-
-    /// What `ok` is followed by.
-    fn answer(&mut self) -> io::Result<String> {
-        let line = self.line()?;
-        match line.strip_prefix("ok") {
-            Some(rest) => Ok(rest.trim_start().to_owned()),
-            None => Err(said(line.strip_prefix("no ").unwrap_or(&line))),
-        }
-    }
-
-    fn order(&mut self, line: &str) -> io::Result<String> {
-        self.stdin.write_all(line.as_bytes()).map_err(|_| lost("the connection was lost"))?;
-        self.answer()
-    }
-
-    /// Lines of base64 up to a dot.
-    fn content(&mut self) -> io::Result<Vec<u8>> {
-        let mut text = String::new();
-        loop {
-            match self.line()?.as_str() {
-                "." => return BASE64_STANDARD.decode(&text).map_err(io::Error::other),
-                "!" => return Err(io::Error::other("it could not be read to its end")),
-                line => text.push_str(line),
-            }
-        }
-    }
-}
-
-/// The other side is not there any more: nothing that could not be read or done was so because of the file.
-fn lost(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, why.to_owned())
-}
-
-/// Waits until there is something to read, or the end.
-fn answers(from: &ChildStdout) -> io::Result<()> {
-    let mut fds = [PollFd::new(from, PollFlags::IN)];
-    match retry_on_intr(|| poll(&mut fds, Some(&SILENT_MAX)))? {
-        0 => Err(lost("the other side does not answer")),
-        _ => Ok(()),
-    }
-}
-
-/// What a tool said, as an error of the kind that it means.
-fn said(message: &str) -> io::Error {
-    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotFound, Other, PermissionDenied, StorageFull};
-    use io::ErrorKind::{ExecutableFileBusy, InvalidFilename, ReadOnlyFilesystem, ResourceBusy};
-    let kinds = [
-        ("No space left", StorageFull),
-        ("Permission denied", PermissionDenied),
-        ("Operation not permitted", PermissionDenied),
-        ("Read-only file system", ReadOnlyFilesystem),
-        ("Text file busy", ExecutableFileBusy),
-        ("resource busy", ResourceBusy),
-        ("File exists", AlreadyExists),
-        ("No such file", NotFound),
-        ("its directory is not there", NotFound),
-        ("not empty", DirectoryNotEmpty),
-        ("name too long", InvalidFilename),
-    ];
-    let kind = kinds.iter().find(|(part, _)| message.contains(part)).map_or(Other, |(_, kind)| *kind);
-    io::Error::new(kind, message.to_owned())
-}
-
-/// A word that no shell reads as anything else.
-fn word(bytes: &[u8]) -> String {
-    let mut word = String::from("=");
-    for byte in bytes {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'/' | b'-' => {
-                word.push(char::from(*byte))
-            }
-            byte => word.push_str(&format!("\\0{byte:03o}")),
-        }
-    }
-    word
-}
-
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let dir = parent(path).unwrap_or_default();
     (dir, path.rsplit(|byte| *byte == b'/').next().unwrap_or(path))
@@ -234,66 +53,6 @@ impl RemoteTransport {
         let (reached, Hello { top, home, ahead }) = Reached::new(&self.way, path)?;
         let (way, path, reached) = (Arc::clone(&self.way), path.to_owned(), Mutex::new(reached));
         Ok(FarFiles { way, path, reached, top, home, ahead })
-    }
-}
-
-impl Reached {
-    fn new(way: &Way, path: &str) -> Result<(Reached, Hello), ShellError> {
-        let dir = PrivateDir::new(way.rights.clone())?;
-        let broken = |error: io::Error| way.failure(&error.to_string());
-        let mut command = way.first(&dir)?;
-        let mut child = command.as_std_mut().stderr(Stdio::piped()).spawn().map_err(broken)?;
-        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(stdin), Some(stdout), Some(mut stderr)) = streams else {
-            return Err(way.failure("it has no streams"));
-        };
-        let mut channel = Channel { child, stdin, stdout: BufReader::new(stdout) };
-        let script = SCRIPT.replace("TOOLS", TOOLS).replace("STAT", STAT).replace("RULES_BYTES", RULES_BYTES);
-        let script = script.replace("un WORD;", &format!("un '{}';", word(path.as_bytes())));
-        // ssh may end before it has read this; what it says is the reason then.
-        let sent = channel.stdin.write_all(script.as_bytes());
-        let hello = loop {
-            match channel.line() {
-                Ok(line) => match line.rfind("hello ").and_then(|at| line.get(at + 6..)) {
-                    Some(hello) => break hello.to_owned(),
-                    None => continue,
-                },
-                Err(error) => {
-                    dir.remove(PASSWORD);
-                    // Where it does not answer, it has not ended either.
-                    let _ = channel.child.kill();
-                    let mut complaint = String::new();
-                    let _ = stderr.read_to_string(&mut complaint);
-                    let said = if complaint.is_empty() { error.to_string() } else { complaint };
-                    return Err(way.failure(&said));
-                }
-            }
-        };
-        dir.remove(PASSWORD);
-        sent.map_err(broken)?;
-        let refused = |why: &str| ShellError::invalid("workspace", format!("workspace: {why}"));
-        let mut words = hello.split(' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("ok"), Some(there), Some(top), home) => {
-                let path = |text: &str| {
-                    use std::os::unix::ffi::OsStringExt;
-                    let bytes = BASE64_STANDARD.decode(text).unwrap_or_default();
-                    PathBuf::from(std::ffi::OsString::from_vec(bytes))
-                };
-                let here = now().as_millis() / 1_000;
-                let ahead =
-                    i64::try_from(here).unwrap_or_default() - there.parse::<i64>().unwrap_or_default();
-                let (top, home) = (path(top), path(home.unwrap_or_default()));
-                // Nothing reads it from here on: it is drained, so that ssh is never held up.
-                std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
-                Ok((Reached { dir, channel }, Hello { top, home, ahead }))
-            }
-            (Some("no"), Some("such"), ..) => Err(refused(&format!("{path} is not a directory there"))),
-            (Some("no"), Some(tool), ..) => {
-                Err(refused(&format!("snapshots need `{tool}` on the other side, and it is not there")))
-            }
-            _ => Err(way.failure("it has no POSIX shell")),
-        }
     }
 }
 
