@@ -1,5 +1,5 @@
 //! The port to the files of a workspace: those of this machine (`local`), those on another or in a container
-//! (`shell/remote/files`).
+//! (`ctx-host/src/remote/files`).
 //!
 //! Paths are from the workspace on. An error of the kind `NotConnected` says that no file can be reached any more. No method follows a symbolic link, on the way or at the end.
 
