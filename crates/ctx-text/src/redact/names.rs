@@ -12,16 +12,13 @@ const VALUE_BYTES_MIN: usize = 8;
 const NAME_BYTES_MAX: usize = 24;
 
 /// The words that names of secrets end in, without the marks between them, behind the kind that is shown.
-const ENDINGS: [(&str, &str); 4] = [
-    ("password", "password passwd passphrase"),
-    ("secret", "secret secretkeybase credential credentials"),
-    ("token", "token"),
-    (
-        "api-key",
-        "apikey accesskey accountkey adminkey authkey clientkey cryptkey encryptionkey licensekey masterkey \
-         privatekey secretkey servicekey sharedkey signingkey storagekey webhookkey",
-    ),
+const ENDINGS: [(&str, &[&str]); 3] = [
+    ("password", &["password", "passwd", "passphrase"]),
+    ("secret", &["secret", "credential", "credentials", "secretkeybase"]),
+    ("token", &["token"]),
 ];
+/// What stands before the `key` of an API key's name.
+const KEYS: &str = "api access account admin auth client crypt encryption license master private secret service shared signing storage webhook";
 /// What all of these names, and those of headers, end in.
 const LAST_LETTERS: [&[u8; 2]; 12] =
     [b"al", b"en", b"et", b"ey", b"ie", b"ls", b"on", b"rd", b"se", b"sk", b"ss", b"wd"];
@@ -55,7 +52,10 @@ pub(super) fn secret_at(text: &[u8], at: usize, run_end: &mut usize) -> Option<(
         return Some(("url-password", credentials::url_password(text, at)?));
     }
     let last = text[..at].last()?;
-    if text[at] == b':' && last.is_ascii_digit() {
+    // Times of day are no bots.
+    if text[at] == b':'
+        && text[..at].last_chunk::<6>().is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
+    {
         return Some((TELEGRAM.kind, TELEGRAM.token_at(text, at, at + 1)?));
     }
     if !MAY_END_NAME[usize::from(*last)] {
@@ -116,8 +116,11 @@ fn telling_kind(name: &[u8]) -> Option<&'static str> {
         letters[start] = byte.to_ascii_lowercase();
     }
     let letters = &letters[start..];
-    let is_ending = |word: &str| letters.ends_with(word.as_bytes());
-    let ending = ENDINGS.iter().find(|(_, words)| words.split(' ').any(is_ending));
+    if let Some(before) = letters.strip_suffix(b"key") {
+        return KEYS.split(' ').any(|word| before.ends_with(word.as_bytes())).then_some("api-key");
+    }
+    let ending =
+        ENDINGS.iter().find(|(_, words)| words.iter().any(|word| letters.ends_with(word.as_bytes())));
     ending.map(|(kind, _)| *kind).or_else(|| ends_in_whole_word(name).then_some("password"))
 }
 
