@@ -8,10 +8,32 @@ import sys
 import pyte
 
 
+class Screen(pyte.Screen):
+    """With what pyte leaves out and htop uses: lines of the region that scrolls go out at its top (SU) or bottom (SD)."""
+
+    def _scroll(self, count, edge, move):
+        at = self.cursor.y
+        self.cursor.y = edge(self.margins or (0, self.lines - 1))
+        for _ in range(count or 1):
+            move()
+        self.cursor.y = at
+
+    def scroll_up(self, count=1):
+        self._scroll(count, max, self.index)
+
+    def scroll_down(self, count=1):
+        self._scroll(count, min, self.reverse_index)
+
+
+class Stream(pyte.ByteStream):
+    csi = {**pyte.ByteStream.csi, "S": "scroll_up", "T": "scroll_down"}
+    events = pyte.ByteStream.events | {"scroll_up", "scroll_down"}
+
+
 def painted(cols, rows, path):
-    screen = pyte.Screen(cols, rows)
+    screen = Screen(cols, rows)
     with open(path, "rb") as file:
-        pyte.ByteStream(screen).feed(file.read())
+        Stream(screen).feed(file.read())
     return screen
 
 
