@@ -25,7 +25,9 @@ fn best(
     versions: Versions,
 ) -> Result<(Vec<Raw>, Settled, Reading), RepairError> {
     let plain = lines_of(bytes, Salvage::No);
-    let mut settled = versions::find_damaged(log, bytes, &plain, versions)?;
+    // What readers see too; a repair respells keys besides.
+    let as_opened = versions::find_damaged(log, bytes, &plain, versions)?;
+    let mut settled = as_opened.clone();
     for raw in plain.iter().filter(|raw| raw.why_bad(bytes).is_some()) {
         let line = bytes.get(raw.start..raw.end).unwrap_or_default();
         if let (false, Some(was)) = (settled.contains_key(&raw.start), salvage::respelt(line)) {
@@ -37,22 +39,27 @@ fn best(
     if reading.is_sound() {
         return Ok((raws, settled, reading));
     }
-    let used = read(log, bytes, &plain, &settled, Salvage::No);
+    let used = read(log, bytes, &plain, &as_opened, Salvage::No);
+    let respelt = read(log, bytes, &plain, &settled, Salvage::No);
     let mut ways = Vec::new();
-    for (raws, reading, salvage) in [(raws, reading, Salvage::Yes), (plain, used.clone(), Salvage::No)] {
+    for (raws, settled, reading, salvage) in [
+        (raws, &settled, reading, Salvage::Yes),
+        (plain.clone(), &settled, respelt, Salvage::No),
+        (plain, &as_opened, used.clone(), Salvage::No),
+    ] {
         if let Some(ordered) = order::in_order(&raws, &reading) {
-            let again = read(log, bytes, &ordered, &settled, salvage);
+            let again = read(log, bytes, &ordered, settled, salvage);
             // Not for the price of one that was there.
             if again.has_all_of(&reading) {
-                ways.push((ordered, again));
+                ways.push((ordered, settled, again));
             }
         }
-        ways.push((raws, reading));
+        ways.push((raws, settled, reading));
     }
     // The last way is the log as it is.
-    let way = ways.into_iter().find(|(_, reading)| reading.has_all_of(&used));
-    let (raws, reading) = way.unwrap_or_default();
-    Ok((raws, settled, reading))
+    let way = ways.into_iter().find(|(_, _, reading)| reading.has_all_of(&used));
+    let (raws, settled, reading) = way.unwrap_or((Vec::new(), &as_opened, Reading::default()));
+    Ok((raws, settled.clone(), reading))
 }
 
 /// Decides what is to be done about a log. `now` goes into the records that hold the place of lost ones.

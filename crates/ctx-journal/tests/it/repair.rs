@@ -514,6 +514,20 @@ fn before_and_after(damaged: &[u8]) -> Option<(Vec<Entry>, Vec<Entry>)> {
     Some((before, after))
 }
 
+#[test]
+fn a_key_that_is_mended_costs_no_record_that_was_used() {
+    // Three of eleven lines stand elsewhere, and two of those are damaged.
+    let (_, lines) = small_log();
+    let mut order: Vec<String> =
+        [0, 1, 2, 3, 4, 8, 5, 6, 7, 10, 9].map(|at| lines[at].clone() + "\n").to_vec();
+    order[5] = order[5].replacen(":1,", ": ,", 1);
+    order[10] = order[10].replacen('"', " ", 1);
+    let (before, after) = before_and_after(order.concat().as_bytes()).unwrap();
+    let seqs = |entries: &[Entry]| entries.iter().map(|entry| entry.seq).collect::<Vec<_>>();
+    assert_eq!(seqs(&before).last(), Some(&10));
+    assert!(seqs(&before).iter().all(|seq| seqs(&after).contains(seq)), "{:?}", seqs(&after));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
