@@ -6,6 +6,11 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// No command of a test takes so long, however busy the machine is.
+const STUCK: Duration = Duration::from_secs(300);
 
 /// A temporary directory with what `ctx` looks for in it.
 #[derive(Debug)]
@@ -113,7 +118,7 @@ impl Place {
 
     /// Runs the program to its end, with nothing on stdin.
     pub fn ctx(&self, args: &[&str]) -> Outcome {
-        finish(self.command(args).stdin(Stdio::null()))
+        finish(&mut self.command(args))
     }
 
     /// Runs the program to its end with a text on stdin.
@@ -129,9 +134,23 @@ impl Place {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end, with nothing on stdin. One that does not come to it is killed, so that the test says which it
+/// was, and the others still run.
 pub fn finish(command: &mut Command) -> Outcome {
-    outcome(&command.output().expect("the program runs"))
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the program runs");
+    let pid = rustix::process::Pid::from_child(&child);
+    let (ended, has_ended) = mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if has_ended.recv_timeout(STUCK) == Err(RecvTimeoutError::Timeout) {
+            // It may just have ended.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    });
+    let output = child.wait_with_output().expect("the program ends");
+    drop(ended);
+    watch.join().expect("nothing panics there");
+    outcome(&output)
 }
 
 fn outcome(output: &std::process::Output) -> Outcome {

@@ -19,7 +19,7 @@ const BOB: u32 = 54_412;
 fn in_place_of_bwrap(place: &Place, said: &str, then: &str) -> PathBuf {
     let script = format!(
         "#!/bin/bash\nwhile [ $# -gt 0 ]; do\n[ \"$1\" = --json-status-fd ] && fd=$2\n[ \"$1\" = --block-fd ] && go=$2\nshift\n\
-         done\nsleep 1000 & own=$!\n{said} >&$fd\n{then}\n"
+         done\nsleep 60 & own=$!\n{said} >&$fd\n{then}\n"
     );
     place.file("bwrap", 0, 0o755, &script)
 }

@@ -138,40 +138,43 @@ async fn is_there(root: &Root, id: SessionId, word: &str, wanted: Wanted) -> Res
 
 async fn wait_for(root: &Root, id: SessionId, word: &str, wanted: Wanted) -> Result<(), Failure> {
     loop {
-        // Connected first: what happens after the look is heard.
-        let mut socket = match LiveSocket::connect(root, id, As::Observer, &Place::default()).await {
-            Ok(socket) => Some(socket),
-            // A session that is over takes no connections.
-            Err(Failure::Said { code: Code::Eshutdown, .. }) => None,
-            Err(failure) => return Err(failure),
-        };
-        loop {
-            if is_there(root, id, word, wanted).await? {
-                return Ok(());
-            }
-            let Some(open) = &mut socket else { break };
-            // Text that streams in changes nothing.
-            loop {
-                match open.next().await {
-                    // Who stops the daemon has a reason to: it is not started again.
-                    Some(frame)
-                        if frame.kind == "closing"
-                            && frame.payload.get("code").is_some_and(|code| code == "shutdown") =>
-                    {
-                        output::say("the daemon was stopped; `ctx serve --detach` starts it");
-                        return Err(Failure::Told { exit: Code::Ehostdown.exit() });
-                    }
-                    Some(frame) if frame.kind == "ping" => open.control("pong", frame.payload).await,
-                    Some(frame) if frame.channel == "events" => break,
-                    Some(_) => {}
-                    None => {
-                        socket = None;
-                        break;
+        match LiveSocket::connect(root, id, As::Observer, &Place::default()).await {
+            Ok(mut socket) => {
+                while has_news(&mut socket).await? {
+                    if is_there(root, id, word, wanted).await? {
+                        return Ok(());
                     }
                 }
             }
+            // A session that is over takes no connections.
+            Err(Failure::Said { code: Code::Eshutdown, .. }) => {}
+            Err(failure) => return Err(failure),
+        }
+        if is_there(root, id, word, wanted).await? {
+            return Ok(());
         }
     }
+}
+
+/// Returns when there is a reason to look: something has happened to the session, or what happens is heard from now on.
+/// False: the connection is over.
+async fn has_news(socket: &mut LiveSocket) -> Result<bool, Failure> {
+    while let Some(frame) = socket.next().await {
+        match frame.kind.as_str() {
+            // Who stops the daemon has a reason to: it is not started again.
+            "closing" if frame.payload.get("code").is_some_and(|code| code == "shutdown") => {
+                output::say("the daemon was stopped; `ctx serve --detach` starts it");
+                return Err(Failure::Told { exit: Code::Ehostdown.exit() });
+            }
+            "ping" => socket.control("pong", frame.payload).await,
+            // A look before this could come before the daemon had read our hello, and what came between would be missed.
+            "welcome" => return Ok(true),
+            // Text that streams in changes nothing.
+            _ if frame.channel == "events" => return Ok(true),
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 fn look(session: &Session, wanted: Wanted) -> Look {
