@@ -59,7 +59,7 @@ fn a_process_of_somebody_else_is_not_taken_for_the_cage_s() {
     let mut victim = Victim::new();
     for said in [victim.0.id().to_string(), "1".to_owned(), "$PPID".to_owned(), "$$".to_owned()] {
         let bwrap =
-            in_place_of_bwrap(&place, &format!("echo '{{\"child-pid\": '\"{said}\"'}}'"), "sleep 1000");
+            in_place_of_bwrap(&place, &format!("echo '{{\"child-pid\": '\"{said}\"'}}'"), "exec sleep 1000");
         let refused = start(&place, &bwrap).map(drop);
         assert!(matches!(refused, Err(CageError::NotStarted { .. })), "{said}: {refused:?}");
     }
@@ -95,7 +95,7 @@ fn a_stopped_bwrap_ends_with_its_cage() {
 #[test]
 fn one_that_says_much_and_no_line_is_not_listened_to() {
     let place = Place::new();
-    let bwrap = in_place_of_bwrap(&place, "tr '\\0' x </dev/zero", "sleep 1000");
+    let bwrap = in_place_of_bwrap(&place, "tr '\\0' x </dev/zero", "exec sleep 1000");
     let refused = start(&place, &bwrap).map(drop);
     assert!(matches!(refused, Err(CageError::NotStarted { .. })), "{refused:?}");
 }
