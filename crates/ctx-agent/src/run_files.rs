@@ -61,9 +61,11 @@ impl Files {
     /// A run is over. Gives what its operator should know where the files cannot be saved now.
     pub(crate) async fn after(&self, session: SessionId) -> Option<Progress> {
         let files = self.0.clone()?;
-        let error = off_thread(move || files.after(session.0).err()).await??;
+        let unsaved = off_thread(move || files.after(session.0).err()).await??;
         Some(not_saved(format!(
-            "what this run changed in files cannot be undone, they could not be saved after it: {error}"
+            "what this run changed in files is not known, they could not be saved after it: {unsaved}. \
+             `ctx undo` leaves it; `ctx snapshots restore {}` makes all files as they were before it",
+            unsaved.before
         )))
     }
 }

@@ -50,6 +50,7 @@ mod tests {
             undoes: Vec::new(),
             redoes: Vec::new(),
             kept: Vec::new(),
+            end_unknown: false,
             keep,
         };
         let infos = [

@@ -18,6 +18,15 @@ use ctx_cage::rights::Rights;
 /// Of the files that a run may not have changed itself, so many are named.
 const UNCERTAIN_MAX: usize = 1_000;
 
+/// What a run changed could not be saved.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Unsaved {
+    /// What was there before it.
+    pub before: Ulid,
+    pub error: SnapshotError,
+}
+
 /// What a call is about to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Touch {
@@ -53,6 +62,8 @@ struct Run {
     place: Place,
     stretch: Stretch,
     touched: Touched,
+    /// The first of its stretches that could not be saved.
+    unsaved: Option<Unsaved>,
 }
 
 /// What the calls of a stretch were about to change.
@@ -95,7 +106,8 @@ impl RunFiles {
     pub fn begin(&self, session: Ulid, run: Ulid, place: Place) {
         let mut runs = self.runs();
         if runs.get(&session).is_none_or(|known| known.run != run) {
-            let new = Run { session, run, place, stretch: Stretch::None, touched: Touched::default() };
+            let (stretch, touched, unsaved) = (Stretch::None, Touched::default(), None);
+            let new = Run { session, run, place, stretch, touched, unsaved };
             runs.insert(session, Known { run, state: Arc::new(Mutex::new(new)) });
         }
     }
@@ -114,17 +126,18 @@ impl RunFiles {
         Ok(())
     }
 
-    /// A run has ended. An error: what it changed is not known.
-    pub fn after(&self, session: Ulid) -> Result<(), SnapshotError> {
+    /// A run has ended. An error: what it changed, or some of it before a pause, is not known.
+    pub fn after(&self, session: Ulid) -> Result<(), Unsaved> {
         let Some(state) = self.run(session) else { return Ok(()) };
         let mut run = state.lock().unwrap_or_else(PoisonError::into_inner);
-        let closed = run.close(&self.snapshots, Reason::AfterRun);
+        run.close(&self.snapshots, Reason::AfterRun);
+        let unsaved = run.unsaved.take();
         let mut runs = self.runs();
         // Not before: whoever finds no end of it and no run takes it for cut off.
         if runs.get(&session).is_some_and(|known| known.run == run.run) {
             runs.remove(&session);
         }
-        closed
+        unsaved.map_or(Ok(()), Err)
     }
 
     /// What is there now, if the stretch that began with this snapshot is under way.
@@ -142,12 +155,11 @@ impl RunFiles {
         Ok(Some(Info { uncertain: touched.uncertain(workspace, before, &after)?, ..after }))
     }
 
-    /// A session was paused: what is there now belongs to its checkpoint.
+    /// A session was paused: what is there now belongs to its checkpoint. Where it cannot be saved, the end of the run says so.
     pub fn pause(&self, session: Ulid) {
         let Some(run) = self.run(session) else { return };
         let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
-        // The daemon's log says why.
-        let _ = run.close(&self.snapshots, Reason::Checkpoint);
+        run.close(&self.snapshots, Reason::Checkpoint);
     }
 
     /// A paused session goes on: what is there now is not its doing.
@@ -195,33 +207,34 @@ impl Run {
         Ok(())
     }
 
-    fn close(&mut self, snapshots: &Snapshots, reason: Reason) -> Result<(), SnapshotError> {
+    fn close(&mut self, snapshots: &Snapshots, reason: Reason) {
         let before = match std::mem::replace(&mut self.stretch, Stretch::None) {
             Stretch::Open { before } => Some(*before),
             Stretch::None | Stretch::Paused => None,
             Stretch::Off => {
                 self.stretch = Stretch::Off;
-                return Ok(());
+                return;
             }
         };
         if before.is_none() && reason == Reason::AfterRun {
-            return Ok(());
+            return;
         }
         let was_open = before.is_some();
-        let closed = self.try_close(snapshots, before.clone(), reason);
-        if let Err(error) = &closed {
+        if let Err(error) = self.try_close(snapshots, before.clone(), reason) {
             tracing::warn!(session = %self.session, %error, "the files are not saved after this run");
-            // A later snapshot would be taken for its end, and what others do until then for the run's.
-            let forgotten = before.map(|before| self.workspace(snapshots)?.forget(&before)).transpose();
-            if let Err(error) = forgotten {
-                tracing::warn!(session = %self.session, %error, "the snapshot before this run stays");
+            if let Some(before) = before {
+                let marked =
+                    self.workspace(snapshots).and_then(|workspace| workspace.end_is_unknown(&before));
+                if let Err(error) = marked {
+                    tracing::warn!(session = %self.session, %error, "the snapshot before this run waits for an end");
+                }
+                self.unsaved.get_or_insert(Unsaved { before: before.id, error });
             }
         }
         self.touched = Touched::default();
         if reason == Reason::Checkpoint && was_open {
             self.stretch = Stretch::Paused;
         }
-        closed
     }
 
     fn try_close(

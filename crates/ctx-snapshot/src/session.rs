@@ -80,8 +80,8 @@ impl Snapshots {
                     infos.iter().filter(|info| info.session == Some(session)).cloned().collect();
                 let ended = match spans(&mine, &BTreeMap::new()).1 {
                     None => Ok(()),
-                    Some(_) => self.of_session(session).and_then(|files| match files {
-                        Some(files) => files.spans(runs).map(drop),
+                    Some(before) => self.of_session(session).and_then(|files| match files {
+                        Some(files) => files.end_or_mark(runs, &before),
                         None => Ok(()),
                     }),
                 };
@@ -117,6 +117,14 @@ impl SessionFiles {
         let after = Info { uncertain, ..after };
         self.workspace.change(after.clone())?;
         Ok(spans.into_iter().chain([Span::new(before, after)]).collect())
+    }
+
+    /// Ends a run that was cut off. Where that cannot be saved, nothing that comes later is its.
+    fn end_or_mark(&self, runs: &RunFiles, before: &Info) -> Result<(), SnapshotError> {
+        self.spans(runs).map(drop).or_else(|error| {
+            self.workspace.end_is_unknown(before)?;
+            Err(error)
+        })
     }
 
     fn mine(&self) -> Result<Vec<Info>, SnapshotError> {
@@ -249,7 +257,7 @@ fn spans(infos: &[Info], left: &BTreeMap<Ulid, BTreeSet<RelPath>>) -> (Vec<Span>
             let left = left.get(&before.id).cloned();
             spans.push(Span { left, ..Span::new(before, info.clone()) });
         }
-        if info.reason == Reason::BeforeRun {
+        if info.reason == Reason::BeforeRun && !info.end_unknown {
             open = Some(info.clone());
         }
     }

@@ -81,6 +81,10 @@ pub struct Info {
     /// Of the changes that were taken back, the paths that were not taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<PathText>,
+    /// It was taken before a run whose end could not be saved: what that run changed is not known, and nothing that comes later
+    /// counts as its.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub end_unknown: bool,
     /// A checkpoint needs it: it does not go to make room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,

@@ -297,6 +297,7 @@ impl Workspace {
             undoes: ask.turns.undoes,
             redoes: ask.turns.redoes,
             kept: Vec::new(),
+            end_unknown: false,
             keep: ask.keep,
         })
     }
@@ -315,6 +316,12 @@ impl Workspace {
     pub fn change(&self, info: Info) -> Result<(), SnapshotError> {
         let _locked = self.store.lock()?;
         self.store.put_info(&info)
+    }
+
+    /// Notes of a snapshot before a run that the run's end could not be saved. It stays, and whoever asks can restore it: what
+    /// the run destroyed may be nowhere else. But a later snapshot is not its end.
+    pub fn end_is_unknown(&self, before: &Info) -> Result<(), SnapshotError> {
+        self.change(Info { end_unknown: true, ..before.clone() })
     }
 
     /// A snapshot that nobody will ask for; what it holds goes with the next prune.

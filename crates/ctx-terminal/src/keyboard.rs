@@ -1,6 +1,8 @@
 //! What a person's terminal sends, in pieces: keys, the brackets around a paste, and what terminals say by themselves. Pure.
 
 const ESCAPE: u8 = 0x1b;
+/// `Ctrl-\`, which is in no sequence: where it stands in what looks like one, that was an Escape before it, or a key with Alt.
+const PREFIX: u8 = 0x1c;
 /// Bits of the modifiers. Caps Lock and Num Lock (64 and 128) change no key's meaning here.
 pub const CTRL: u32 = 4;
 const LOCKS: u32 = 64 | 128;
@@ -75,6 +77,12 @@ pub(super) fn is_typed(bytes: &[u8]) -> bool {
 
 /// The first piece, and its length.
 fn first(bytes: &[u8]) -> Option<(Piece, usize)> {
+    let (piece, length) = sequence(bytes)?;
+    let rest = bytes.get(1..length.min(bytes.len())).unwrap_or_default();
+    Some(if rest.contains(&PREFIX) { (Piece::Key(Key::default()), 1) } else { (piece, length) })
+}
+
+fn sequence(bytes: &[u8]) -> Option<(Piece, usize)> {
     let other = Piece::Key(Key::default());
     Some(match bytes {
         [] => return None,

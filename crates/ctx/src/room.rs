@@ -1,5 +1,7 @@
 //! A message that waits for room among the concurrent runs: whoever waits for its answer starts it when a run has ended.
 
+use std::time::{Duration, Instant};
+
 use ctx_api::http::Posted;
 use ctx_session::Code;
 use hyper::Method;
@@ -9,24 +11,44 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::sessions;
 
+/// How often it is tried all the same: the room may be taken by runs that this user is not told of, such as those of the owner
+/// of a session in a space, and the connection may be lost.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
 /// Says how many runs there are, while a message waits for one to end.
 pub struct Room {
+    root: Root,
     counts: Option<LiveSocket>,
+    /// When it was tried last.
+    tried: Instant,
 }
 
 impl Room {
     pub async fn watch(root: &Root) -> Room {
-        Room { counts: LiveSocket::system(root).await.ok() }
+        Room { root: root.clone(), counts: LiveSocket::system(root).await.ok(), tried: Instant::now() }
     }
 
-    /// Returns when the daemon says how many runs there are; it says so at the beginning, too.
+    /// Returns when it is time to try: when the daemon says how many runs there are (it says so at the beginning, too), or after
+    /// a while.
     pub async fn counted(&mut self) {
+        let next = (self.tried + TRY_AGAIN).into();
+        tokio::select! {
+            () = self.told() => {}
+            () = tokio::time::sleep_until(next) => {
+                if self.counts.is_none() {
+                    self.counts = LiveSocket::system(&self.root).await.ok();
+                }
+            }
+        }
+        self.tried = Instant::now();
+    }
+
+    async fn told(&mut self) {
         while let Some(socket) = &mut self.counts {
             match socket.next().await {
                 Some(frame) if frame.kind == "sessions.running_count" => return,
                 Some(frame) if frame.kind == "ping" => socket.control("pong", frame.payload).await,
                 Some(_) => {}
-                // The daemon went: the connection of the message breaks too, and who takes that up watches anew.
                 None => self.counts = None,
             }
         }

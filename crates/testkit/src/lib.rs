@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 pub use daemon::{DaemonBuilder, TestDaemon, connect};
 pub use place::{Outcome, Place, finish};
-pub use pty::Pty;
+pub use pty::{Pty, READING};
 pub use small_disk::{ReadOnly, SmallDisk};
 
 /// How long anything may take before a test gives up. Two suites at once on two busy cores stay far below it.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,6 +13,9 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::DEADLINE;
 use crate::place::Place;
+
+/// What a person needs at least to read a question; the chat takes no answer that was begun in less than 150 ms.
+pub const READING: Duration = Duration::from_millis(250);
 
 /// A program on a terminal of 80 by 24.
 pub struct Pty {
@@ -61,6 +64,12 @@ impl Pty {
     /// Types text as a person would; Enter is `\r`, Ctrl-C `\x03`.
     pub fn type_keys(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).expect("the terminal takes keys");
+    }
+
+    /// Answers a question that is on the screen, as somebody who has read it: what comes sooner is no answer.
+    pub fn answer(&mut self, keys: &str) {
+        std::thread::sleep(READING);
+        self.type_keys(keys);
     }
 
     /// Sends the program a signal; a stopped one sees nothing of what happens.

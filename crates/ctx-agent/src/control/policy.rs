@@ -49,29 +49,50 @@ impl Policy {
     }
 
     /// Whether what is allowed is allowed also where no cage is around it: a pattern that fits a command's whole text must
-    /// fit the name of each of its programs, where it has several, such as the `rm` of `make; rm -r x`.
+    /// fit the name of each of its programs, such as the `rm` of `make; rm -r x`, unless the text begins with its only one.
+    /// And none of them may be what a rule before it denies or asks about.
     pub fn fits_all_programs(&self, tool: &str, command: &str) -> bool {
-        let Some(rule) = self.rule_for(tool, &[command.to_owned()]) else { return false };
+        let subjects = [command.to_owned()];
+        let Some((at, rule)) = self.first_rule(tool, &subjects) else { return false };
         let programs = programs(command);
-        rule.pattern.as_deref().is_none_or(|pattern| {
-            let fits = |program: &Program| glob(pattern, program.name().unwrap_or_default());
-            programs.len() < 2 || programs.iter().all(fits)
+        let fits = |pattern: &str, program: &Program| glob(pattern, program.name().unwrap_or_default());
+        let is_kept_out = |rule: &Rule| {
+            let pattern = rule.pattern.as_deref().filter(|_| rule.verdict != Verdict::Allow);
+            glob(&rule.tool, tool) && pattern.is_some_and(|p| programs.iter().any(|program| fits(p, program)))
+        };
+        if self.rules.iter().take(at).any(is_kept_out) {
+            return false;
+        }
+        rule.pattern.as_deref().is_none_or(|pattern| match programs.as_slice() {
+            [] => false,
+            [only] => fits(pattern, only) || begins_with(command, only),
+            several => several.iter().all(|program| fits(pattern, program)),
         })
     }
 
     /// The first rule that matches a call.
     pub fn rule_for(&self, tool: &str, subjects: &[String]) -> Option<&Rule> {
-        let matches = |rule: &&Rule| {
+        self.first_rule(tool, subjects).map(|(_, rule)| rule)
+    }
+
+    fn first_rule(&self, tool: &str, subjects: &[String]) -> Option<(usize, &Rule)> {
+        let matches = |rule: &Rule| {
             glob(&rule.tool, tool)
                 && rule.pattern.as_deref().is_none_or(|p| subjects.iter().any(|subject| glob(p, subject)))
         };
-        self.rules.iter().find(matches)
+        self.rules.iter().enumerate().find(|(_, rule)| matches(rule))
     }
 
     /// The rules as lines, for the `context` record.
     pub fn lines(&self) -> Vec<String> {
         self.rules.iter().map(Rule::to_string).collect()
     }
+}
+
+/// Whether the text of a command begins with its program, and not with an assignment or a redirection.
+fn begins_with(command: &str, program: &Program) -> bool {
+    let first = command.split_whitespace().next().unwrap_or_default();
+    first.rsplit('/').next() == program.name().and_then(|name| name.rsplit('/').next())
 }
 
 impl FromStr for Rule {
@@ -212,10 +233,21 @@ mod tests {
             ("make $(rm x)", false),
             ("make | tee log", false),
             ("make `$X`", false),
+            ("/usr/bin/make a", false),
+            ("make=1 rm x", false),
+            ("make=1 make x", true),
+            ("make=1 >file", false),
         ] {
             assert_eq!(policy.fits_all_programs("shell.exec", command), fits, "{command}");
-            assert!(all.fits_all_programs("shell.exec", command));
             assert!(bare.fits_all_programs("shell.exec", command));
+        }
+        let with_words = Policy { rules: vec!["allow shell.exec make test*".parse().unwrap()] };
+        assert!(with_words.fits_all_programs("shell.exec", "make test -j4"));
+        assert!(!with_words.fits_all_programs("shell.exec", "make test; rm x"));
+        let lines = ["deny shell.exec rm*", "ask shell.exec git push*", "allow shell.exec *"];
+        let all = Policy { rules: lines.map(|line| line.parse().unwrap()).to_vec() };
+        for (command, fits) in [("cd x && make", true), ("cd x && rm -r y", false), ("X=1 rm y", false)] {
+            assert_eq!(all.fits_all_programs("shell.exec", command), fits, "{command}");
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Block {
     words_before: usize,
     byte_before: Option<u8>,
     has_key: bool,
+    /// Its short last line was met: nothing but its end follows.
+    is_over: bool,
     /// Whether a line of it was hidden, and so the mark stands in the output.
     pub is_marked: bool,
 }
@@ -50,7 +52,14 @@ pub(super) fn begin(text: &[u8], at: usize) -> Option<Begun> {
     let line_start = memchr::memrchr(b'\n', &text[..at]).map_or(0, |start| start + 1);
     let before = text[line_start..at].trim_ascii();
     let (words_before, byte_before) = (words(before).count(), before.last().copied());
-    let block = Block { left: BLOCK_BYTES_MAX, words_before, byte_before, has_key: false, is_marked: false };
+    let block = Block {
+        left: BLOCK_BYTES_MAX,
+        words_before,
+        byte_before,
+        has_key: false,
+        is_over: false,
+        is_marked: false,
+    };
     if text[at..].starts_with(PUTTY.as_bytes()) {
         return Some(Begun { inline: None, block: Some((block, next_line)) });
     }
@@ -82,7 +91,7 @@ impl Block {
                 return (if has_key_word(&line[..rule]) { to + rule } else { to }, None);
             }
             self.has_key |= has_key_word(line);
-            if !self.has(line) || line.len() > self.left {
+            if self.is_over || !self.has(line) || line.len() > self.left {
                 return (to, None);
             }
             self.left -= line.len();
@@ -93,7 +102,7 @@ impl Block {
     }
 
     /// Whether this is a line with a word of a key, a header, a blank line, or the short last line behind others.
-    fn has(&self, line: &[u8]) -> bool {
+    fn has(&mut self, line: &[u8]) -> bool {
         let line = line.trim_ascii();
         // `cat -A` shows the ends of lines.
         let line = line.strip_suffix(b"$").unwrap_or(line);
@@ -103,9 +112,14 @@ impl Block {
         let is_blank = line.is_empty()
             || count == self.words_before && last.last().is_some_and(|byte| self.follows(*byte));
         let last = last.rsplit(|byte| self.follows(*byte)).next().unwrap_or_default();
-        // The number of the line, and the word.
-        let is_end = count <= self.words_before + 2 && last.iter().all(|byte| Alphabet::Base64.has(*byte));
-        has_key_word(line) || is_header || is_blank || is_end && self.has_key
+        if has_key_word(line) || is_header || is_blank {
+            return true;
+        }
+        // It has no more words than the others; only one looks like this, or sentences would.
+        self.is_over = self.has_key
+            && count <= self.words_before + 1
+            && last.iter().all(|byte| Alphabet::Base64.has(*byte));
+        self.is_over
     }
 
     /// Whether a byte is what stands before the text of a line: `12` of `cat -n`, and `12:` and `12-` of `grep -A`.

@@ -331,6 +331,12 @@ fn half_a_key_takes_nothing_else_with_it_and_neither_do_mentions_and_public_keys
         &format!("{want}cat: the file, it is gone\nls\n"),
     );
     check(half.trim_end(), want);
+    // Lines of a log end with plain words.
+    let log = "2026-01-01 12:00:00 INFO app: ";
+    let served: String = (1..9).map(|n| format!("2026-01-01 12:00:0{n} INFO request {n} served\n")).collect();
+    let text = format!("{log}-----BEGIN PRIVATE KEY-----\n{log}{}\n{served}", lines[0]);
+    let hidden = format!("{log}-----BEGIN PRIVATE KEY-----\n[REDACTED:private-key]\n{served}");
+    assert_eq!(redact_text(&Arc::new(Secrets::none()), &text), hidden);
     let endless = format!("-----BEGIN PRIVATE KEY-----\n{}", format!("{}\n", lines[0]).repeat(2000));
     let seen = redact_text(&Arc::new(Secrets::none()), &endless);
     assert!(seen.starts_with(want) && seen.len() > want.len() + 1000, "{} bytes", seen.len());

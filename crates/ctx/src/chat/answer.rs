@@ -1,6 +1,7 @@
 //! Answers where one types: approvals by a letter, and the text for a model that paused to ask. Parsing is pure.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use ctx_api::http::{Approval, ApprovalAnswer, Decision, Resume, WentOn};
 use hyper::Method;
@@ -33,27 +34,42 @@ pub enum Stage {
     Answered,
 }
 
-/// How many questions were shown, and how many it were when the line that is typed was begun. A line answers only the
-/// question that stood there when it was begun.
+/// When the newest question was shown, and when the line that is typed was begun. A line answers only a question that stood there
+/// for a moment when it was begun: keys that were pressed before wait in buffers and come right behind the question.
 #[derive(Debug, Default)]
-pub struct Questions {
-    shown: AtomicU64,
-    at_begin: AtomicU64,
+pub struct Questions(Mutex<Times>);
+
+#[derive(Debug, Default)]
+struct Times {
+    shown: Option<Instant>,
+    begun: Option<Instant>,
 }
+
+/// Nobody reads a question and presses a key in less.
+const READ_MIN: Duration = Duration::from_millis(150);
 
 impl Questions {
     pub fn show(&self) {
-        self.shown.fetch_add(1, Ordering::SeqCst);
+        ctx_journal::lock(&self.0).shown = Some(Instant::now());
+    }
+
+    /// A line can be typed now. What stood there before is a line that was begun; keys that wait for it are pressed already, so
+    /// questions count as shown from here on.
+    pub fn ask_line(&self) {
+        let mut times = ctx_journal::lock(&self.0);
+        let now = Instant::now();
+        (times.shown, times.begun) = (times.shown.map(|_| now), Some(now));
     }
 
     /// The first key of a line is pressed.
     pub fn begin_line(&self) {
-        self.at_begin.store(self.shown.load(Ordering::SeqCst), Ordering::SeqCst);
+        ctx_journal::lock(&self.0).begun = Some(Instant::now());
     }
 
-    /// Whether a question was shown since the line was begun.
+    /// Whether the line was begun before anyone can have read the newest question.
     fn are_newer(&self) -> bool {
-        self.at_begin.load(Ordering::SeqCst) != self.shown.load(Ordering::SeqCst)
+        let times = ctx_journal::lock(&self.0);
+        times.shown.is_some_and(|shown| times.begun.is_none_or(|begun| begun < shown + READ_MIN))
     }
 }
 

@@ -215,6 +215,10 @@ impl Chat<'_> {
             match slash::parse(&line) {
                 Line::Command { act: Act::Leave, .. } => return Ok(ControlFlow::Break(())),
                 Line::Message(text) if self.is_answer(&text) => self.ask_again_later()?,
+                Line::Message(text) if self.paused.is_some() && !text.trim().is_empty() => {
+                    let why = "the daemon is away; type it again (Up brings it back) when it is back";
+                    self.view.notice(&format!("the answer was not sent: {why}"))?;
+                }
                 Line::Message(text) if !text.trim().is_empty() && self.who != As::Observer => {
                     self.keep(text)?;
                     self.view.notice("the message is kept and sent when the daemon is back")?;

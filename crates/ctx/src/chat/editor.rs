@@ -62,8 +62,7 @@ impl Typing {
     /// Reads the next line.
     pub fn go_on(&self, prompt: &str, keeps_draft: bool) {
         let is_typed_ahead = rustix::io::ioctl_fionread(std::io::stdin()).is_ok_and(|bytes| bytes > 0);
-        // What stands there already was typed under the questions until now.
-        self.questions.begin_line();
+        self.questions.ask_line();
         let ask = Ask { prompt: prompt.to_owned(), keeps_draft, is_typed_ahead };
         // A thread that has gone has said so.
         self.reads.set(self.ask.send(ask).is_ok());

@@ -111,13 +111,14 @@ impl Chat<'_> {
     /// A run has ended somewhere.
     pub(super) async fn start_queued(&mut self) -> Result<(), Failure> {
         match room::start(self.root, &self.id.to_string()).await {
-            Ok(false) => Ok(()),
+            // No room; or the daemon goes, and the connection breaks and is taken up.
+            Ok(false) | Err(Failure::Said { code: Code::Ehostdown, .. }) => Ok(()),
             Ok(true) => {
                 self.room = None;
                 Ok(())
             }
-            // Another client has started or dropped it, or the daemon went: frames tell.
-            Err(Failure::Said { code: Code::Ehostdown | Code::Enoent, .. }) => {
+            // Another client has started or dropped it: frames tell.
+            Err(Failure::Said { code: Code::Enoent, .. }) => {
                 self.room = None;
                 Ok(())
             }

@@ -187,8 +187,13 @@ impl Chat<'_> {
         let Some(message) = self.waiting.front() else { return Ok(true) };
         match self.tell::<Posted>("/messages", message).await {
             Ok(posted) => {
-                self.run = Some(posted.run_id.to_string());
                 self.waiting.pop_front();
+                // It had arrived, and its answer was lost: of a run that is over no frame tells any more.
+                match posted.state.as_str() {
+                    "failed" => self.has_failed = true,
+                    "done" | "cancelled" => {}
+                    _ => self.run = Some(posted.run_id.to_string()),
+                }
             }
             Err(Failure::Said { code: Code::Ehostdown, .. }) => return Ok(false),
             // Someone else was faster; the message waits for the end of that run.

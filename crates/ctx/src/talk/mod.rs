@@ -214,9 +214,10 @@ impl<'a> Talk<'a> {
         let Some(id) = seen.session_id.as_ref().filter(|_| seen.is_queued) else { return Ok(()) };
         match room::start(self.root, id).await {
             Ok(true) => (seen.is_queued, self.room) = (false, None),
-            Ok(false) => {}
-            // The daemon goes: the connection breaks, and is taken up.
-            Err(Failure::Said { code: Code::Ehostdown, .. }) => self.room = None,
+            // No room; or the daemon goes, and the connection breaks and is taken up.
+            Ok(false) | Err(Failure::Said { code: Code::Ehostdown, .. }) => {}
+            // Another client has started or dropped it: frames tell.
+            Err(Failure::Said { code: Code::Enoent, .. }) => (seen.is_queued, self.room) = (false, None),
             Err(failure) => return Err(failure),
         }
         Ok(())

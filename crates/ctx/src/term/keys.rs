@@ -123,6 +123,13 @@ mod tests {
         assert_eq!(read(&[b"\x1c?y"]), [Act::Help, send(b"y")]);
         assert_eq!(read(&[b"\x1c\x1b[Ay"]), [Act::Help, send(b"y")]);
         assert_eq!(read(&[b"\x1b[92;5u", b"d"]), [Act::Detach]);
+        // Behind an Escape or a key with Alt that came at the same moment.
+        for before in ["\x1b", "\x1b_", "\x1b]ab", "\x1bO", "\x1b[", "\x1b\x1b"] {
+            assert_eq!(
+                read(&[&[before.as_bytes(), b"\x1cd"].concat()]),
+                [send(before.as_bytes()), Act::Detach]
+            );
+        }
         assert_eq!(read(&[b"\x1b[92;5u\x1b[92;5u"]), [send(b"\x1c")]);
     }
 

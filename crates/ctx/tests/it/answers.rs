@@ -56,13 +56,13 @@ fn calls_that_wait_together_are_asked_about_one_after_the_other() {
     pty.wait_for("? y yes, n no");
     let first = of(pty.shown());
     assert_eq!(questions(pty.shown()), 1, "{}", pty.shown());
-    pty.type_keys("n another name\r");
+    pty.answer("n another name\r");
     pty.wait_for("[answered: deny]");
     pty.wait_for("approval needed: fs.write");
     pty.wait_for("? y yes, n no");
     let second = of(pty.shown());
     assert_ne!(first, second);
-    pty.type_keys("y\r");
+    pty.answer("y\r");
     pty.wait_for("the end");
     assert!(!has(&daemon, &first) && has(&daemon, &second));
 }
@@ -126,13 +126,69 @@ fn a_line_of_the_chat_answers_only_the_question_under_which_it_was_begun() {
     pty.type_keys("\r");
     pty.wait_for("[not sent: the call was answered already");
     assert!(!has(&daemon, "b"));
-    pty.type_keys("y\r");
+    pty.answer("y\r");
     wait_state(&daemon, "default", "idle");
     assert!(has(&daemon, "a") && has(&daemon, "b"));
 }
 
 #[test]
-fn an_answer_that_finds_no_daemon_is_no_message() {
+fn keys_that_wait_when_a_question_comes_are_no_answer_to_it() {
+    let daemon = daemon();
+    let send = |session: &str, steps: Value| {
+        let steps = json!({ "script": steps }).to_string();
+        daemon.ctx(&["send", "--detach", "--session", session, "--model", "debug:script", &steps]).ok();
+    };
+    send("q", json!([{ "tool": write("a") }, { "text": "the end" }]));
+    let pause = json!({ "name": "checkpoint", "input": { "reason": "which database?" } });
+    send("p", json!([{ "tool": pause }, { "text": "the end" }]));
+    daemon.ctx(&["wait", "coder/q", "--for", "approval"]).ok();
+    daemon.ctx(&["wait", "coder/p", "--for", "paused"]).ok();
+    let mut pty = Pty::ctx(&daemon, &["chat", "-s", "other"]);
+    pty.wait_for("coder/other> ");
+    pty.type_keys("/session q\ry\r");
+    pty.wait_for("[not sent: it was begun before this was asked");
+    pty.type_keys("/session p\rhello, how are you\r");
+    pty.wait_for("[not sent: it was begun before this was asked");
+    drop(pty);
+    for session in ["q", "p"] {
+        let mut pty = Pty::ctx(&daemon, &["chat", "-s", session]);
+        pty.type_keys("y\r");
+        pty.wait_for("[not sent: it was begun before this was asked");
+        assert!(!has(&daemon, "a"));
+    }
+    let shown = daemon.ctx(&["history", "--session", "p"]).ok();
+    assert!(!shown.contains("The operator answers"), "{shown}");
+    let mut pty = Pty::ctx(&daemon, &["chat", "-s", "q"]);
+    pty.wait_for("always in this session]");
+    pty.answer("y\r");
+    pty.wait_for("the end");
+    assert!(has(&daemon, "a"));
+}
+
+#[test]
+fn the_answer_to_a_pause_that_finds_no_daemon_is_no_message() {
+    let mut daemon = daemon();
+    let pause = json!({ "tool": { "name": "checkpoint", "input": { "reason": "which database?" } } });
+    let steps = json!({ "script": [pause, { "text": "the end" }] }).to_string();
+    let mut pty = Pty::ctx(&daemon, &["chat", "--model", "debug:script"]);
+    pty.wait_for("coder/default> ");
+    pty.type_keys(&format!("{steps}\r"));
+    pty.wait_for("Type your answer");
+    daemon.kill();
+    pty.wait_for("the daemon does not answer");
+    pty.type_keys("SQLite\r");
+    pty.wait_for("[the answer was not sent: the daemon is away");
+    daemon.start_again();
+    pty.wait_for("the daemon is back");
+    pty.answer("PostgreSQL\r");
+    pty.wait_for("the end");
+    wait_state(&daemon, "default", "idle");
+    let shown = daemon.ctx(&["history"]).ok();
+    assert!(shown.contains("PostgreSQL") && !shown.contains("SQLite"), "{shown}");
+}
+
+#[test]
+fn a_line_of_the_chat_answers_only_is_no_message() {
     let mut daemon = daemon();
     let mut pty = Pty::ctx(&daemon, &["chat", "--model", "debug:script"]);
     pty.wait_for("coder/default> ");

@@ -26,6 +26,13 @@ fn ask(pty: &mut Pty, line: &str, answer: &str) {
     pty.wait_for(answer);
 }
 
+/// Answers a question that is on the screen.
+fn answer(pty: &mut Pty, line: &str, wanted: &str) {
+    pty.answer(&format!("{line}\r"));
+    pty.wait_for("\n");
+    pty.wait_for(wanted);
+}
+
 fn script(steps: serde_json::Value) -> String {
     json!({ "script": steps }).to_string()
 }
@@ -146,11 +153,11 @@ fn approvals_and_questions_are_answered_where_one_types() {
     let steps = json!([list(1), list(2), list(3), list(4), { "text": "all done" }]);
     ask(&mut pty, &script(steps), "\x07");
     pty.wait_for("[approval needed: fs.list /work/d1? y yes, n no");
-    ask(&mut pty, "y", "[answered: allow]");
+    answer(&mut pty, "y", "[answered: allow]");
     pty.wait_for("fs.list /work/d2?");
-    ask(&mut pty, "n not that one", "[answered: deny]");
+    answer(&mut pty, "n not that one", "[answered: deny]");
     pty.wait_for("fs.list /work/d3?");
-    ask(&mut pty, "a", "[answered: allow");
+    answer(&mut pty, "a", "[answered: allow");
     pty.wait_for("all done");
     wait_state(&daemon, "default", "idle");
     assert!(daemon.ctx(&["history", "--json"]).ok().contains("not that one"), "the model reads the reason");
@@ -158,7 +165,7 @@ fn approvals_and_questions_are_answered_where_one_types() {
         { "tool": { "name": "checkpoint", "input": { "reason": "which database?" } } }, { "text": "thanks" }
     ]);
     ask(&mut pty, &script(asks), "[paused: which database? Type your answer");
-    ask(&mut pty, "SQLite", "The operator answers: SQLite");
+    answer(&mut pty, "SQLite", "The operator answers: SQLite");
     pty.wait_for("thanks");
     wait_state(&daemon, "default", "idle");
 }

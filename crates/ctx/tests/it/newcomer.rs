@@ -64,6 +64,12 @@ impl Tmux {
         self.run(&["send-keys", "-t", &target, "Enter"]);
     }
 
+    /// Answers a question that is on the screen, as somebody who has read it.
+    fn answer(&self, window: usize, text: &str) {
+        std::thread::sleep(testkit::READING);
+        self.say(window, text);
+    }
+
     fn key(&self, window: usize, key: &str) {
         self.run(&["send-keys", "-t", &format!(":0.{window}"), key]);
     }
@@ -117,7 +123,7 @@ fn the_first_five_minutes() {
     let list = json!({ "tool": { "name": "fs.list", "input": { "path": "/work" } } });
     tmux.say(0, &script(json!([list, { "text": "that is all there is" }])));
     tmux.see(0, "[approval needed: fs.list /work? y yes, n no");
-    tmux.say(0, "y");
+    tmux.answer(0, "y");
     tmux.see(0, "[answered: allow]");
     tmux.see(0, "\nthat is all there is\n");
     // A cancel.
@@ -179,7 +185,7 @@ fn a_resized_or_suspended_terminal_loses_no_word_and_breaks_none() {
     tmux.run(&["resize-window", "-x", "90"]);
     tmux.say(0, "typed meanwhile");
     tmux.see(0, "[waiting for the end of the run: typed meanwhile; ");
-    tmux.say(0, "y");
+    tmux.answer(0, "y");
     tmux.see(0, "\n> typed meanwhile");
     let screen = tmux.screen(0);
     let answer = &screen[screen.rfind("}]}").unwrap()..];

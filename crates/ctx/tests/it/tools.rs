@@ -100,7 +100,7 @@ fn an_edit_is_shown_before_it_is_allowed_and_after_it_was_made() {
     let mut chat = Pty::ctx(&daemon, &["chat", "coder/work"]);
     chat.wait_for("-two");
     chat.wait_for("approval needed: fs.edit /work/f?");
-    chat.type_keys("y\r");
+    chat.answer("y\r");
     chat.wait_for("edited /work/f in 1 place");
     chat.wait_for("+2");
     daemon.ctx(&["wait", "coder/work"]).ok();

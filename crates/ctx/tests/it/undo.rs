@@ -395,6 +395,71 @@ fn a_run_whose_files_are_not_saved_has_a_notice_that_says_why() {
     assert!(none.stderr.contains("no saved file changes in coder/work"), "{none:?}");
 }
 
+/// The only notice of the session `work`.
+fn notice(daemon: &TestDaemon) -> String {
+    let log = json_lines(&daemon.ctx(&["log", "coder/work", "--json"]).ok());
+    let notices: Vec<&Value> = log.iter().filter(|record| record["type"] == "noticed").collect();
+    let [notice] = notices[..] else { panic!("{notices:?}") };
+    assert_eq!(notice["reason"], "files_not_saved");
+    notice["message"].as_str().unwrap().to_owned()
+}
+
+const TOO_MUCH: &str = "rm precious; truncate -s 1200M large";
+
+#[test]
+fn what_was_there_before_a_run_stays_also_where_what_it_left_cannot_be_saved() {
+    let (daemon, elsewhere) = (daemon(), daemon());
+    for (daemon, steps) in [
+        (&daemon, json!([command(TOO_MUCH), { "text": "done" }])),
+        (
+            &elsewhere,
+            json!([command(TOO_MUCH), { "tool": { "name": "checkpoint", "input": { "reason": "here" } } }, { "text": "on" }]),
+        ),
+    ] {
+        let work = daemon.workspace();
+        std::fs::write(work.join("precious"), "mine\n").unwrap();
+        if steps.as_array().unwrap().len() > 2 {
+            run_over_checkpoint(daemon, steps);
+        } else {
+            run(daemon, steps);
+        }
+        let said = notice(daemon);
+        assert!(said.contains("ignore some in .gitignore"), "{said}");
+        // It is not the run's, and no later run ends where it does not.
+        std::fs::remove_file(work.join("large")).unwrap();
+        std::fs::write(work.join("edited"), "by hand\n").unwrap();
+        run(daemon, json!([writing("a", "1\n"), { "text": "written" }]));
+        daemon.ctx(&["undo", "coder/work", "--yes"]).ok();
+        assert_eq!(daemon.ctx(&["undo", "coder/work", "--yes"]).code, 1);
+        assert_eq!((read(&work, "a"), read(&work, "edited").as_deref()), (None, Some("by hand\n")));
+        let restore = said.split('`').find(|words| words.starts_with("ctx snapshots restore ")).unwrap();
+        let id = restore.rsplit(' ').next().unwrap();
+        daemon.ctx(&["snapshots", "restore", id, "--yes"]).ok();
+        assert_eq!(read(&work, "precious").as_deref(), Some("mine\n"));
+    }
+}
+
+#[test]
+fn a_run_that_a_stop_cut_off_takes_no_later_edits_along_where_its_end_cannot_be_saved() {
+    let mut daemon = daemon();
+    let work = daemon.workspace();
+    std::fs::write(work.join("precious"), "mine\n").unwrap();
+    let text = json!({ "script": [command(&format!("{TOO_MUCH}; sleep 1000"))] }).to_string();
+    let args = ["send", "-a", "coder", "--model", "debug:script", "--session", "work", "--yes", "--detach"];
+    daemon.ctx(&[&args[..], &[&text]].concat()).ok();
+    testkit::until("the command to have begun", || work.join("large").exists().then_some(()));
+    daemon.kill();
+    daemon.start_again();
+    std::fs::remove_file(work.join("large")).unwrap();
+    std::fs::write(work.join("edited"), "by hand\n").unwrap();
+    daemon.ctx(&["undo", "coder/work", "--yes"]).fails(1);
+    assert_eq!(read(&work, "edited").as_deref(), Some("by hand\n"));
+    let listed = json_lines(&daemon.ctx(&["snapshots", "--json"]).ok());
+    let [before] = &listed[..] else { panic!("{listed:?}") };
+    daemon.ctx(&["snapshots", "restore", before["id"].as_str().unwrap(), "--yes"]).ok();
+    assert_eq!(read(&work, "precious").as_deref(), Some("mine\n"));
+}
+
 #[test]
 fn a_diff_that_goes_into_a_file_is_a_patch_with_the_bytes_of_the_files() {
     let daemon = daemon();

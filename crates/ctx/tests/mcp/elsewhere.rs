@@ -251,6 +251,31 @@ fn rules_above_and_closed_directories_hold_elsewhere_too_and_a_cut_connection_is
     assert_eq!(left[&work.join("a")].2, b"1\n");
     assert_eq!(left[&work.join("set")].1, 0o755, "without the bit that a shorter mode leaves");
     assert!(left.contains_key(&work.join("new.log")) && left.contains_key(&work.join("data/p")), "{left:?}");
+    let checkpoint = json!({"session_id": shell});
+    let saved = |host: &mut Host| {
+        let listed = host.call("session_checkpoints", checkpoint.clone());
+        listed["checkpoints"].as_array().unwrap().len()
+    };
+    let before = saved(&mut host);
+    run("mv repo/app repo/elsewhere");
+    let refused = host.refused("session_checkpoint", checkpoint.clone());
+    assert!(refused.starts_with("ENOENT"), "no files are another thing than no directory: {refused}");
+    run("mv repo/elsewhere repo/app && truncate -s 900M repo/app/big.bin");
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let said = |program: &str, args: &[&str]| {
+                let said = Command::new(program).args(args).output().unwrap();
+                Some(String::from_utf8(said.stdout).unwrap().trim().to_owned())
+                    .filter(|said| !said.is_empty())
+            };
+            let cat = until("the file to be read", || said("pgrep", &["-f", "^cat -- ./big.bin"]));
+            let above = said("ps", &["-o", "ppid=", "-p", &cat]).unwrap();
+            assert!(Command::new("kill").args(["-KILL", &above]).status().unwrap().success());
+        });
+        host.refused("session_checkpoint", checkpoint.clone())
+    });
+    assert!(refused.starts_with("EHOSTDOWN"), "{refused}");
+    assert_eq!(saved(&mut host), before, "half a checkpoint is none");
     let refused =
         host.refused("session_create", json!({"transport": "ssh", "host": "h", "password": 73_197_319}));
     assert!(refused.contains("must be a string") && !refused.contains("7319"), "{refused}");

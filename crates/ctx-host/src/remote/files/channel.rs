@@ -33,6 +33,7 @@ try() { m=$("$@" 2>&1) && echo ok || no "$m"; }
 kind() { [ -f "./$n" ] && [ ! -L "./$n" ]; }
 rules() { [ -f "$1" ] && [ -r "$1" ] && [ "$(wc -c <"$1")" -le RULES_BYTES ] || return
     echo "$(printf %s "$2" | base64 | tr -d '\n') $(base64 -- "$1" | tr -d '\n')"; }
+all() { find . -name .git -print0 -prune -o -print0 2>/dev/null; }
 lines() { while IFS= read -r l && [ "$l" != . ]; do echo "$l"; done; }
 for t in TOOLS; do command -v "$t" >/dev/null 2>&1 || { echo "hello no $t"; exit 0; }; done
 un WORD; cd -- "$v" 2>/dev/null && [ -d . ] || { echo "hello no such directory"; exit 0; }
@@ -55,7 +56,10 @@ while read -r o a b c e; do
     d) at "$d" && if [ "$c" = 1 ]; then try rmdir -- "./$n"; else try rm -- "./$n" </dev/null; fi || echo "no its directory is not there" ;;
     c) at "$d" && try chmod "00$b" . || echo "no its directory is not there" ;;
     s) try sync ;;
-    w) at "" && t=$(mktemp) && find . -name .git -print0 -prune -o -print0 >"$t" 2>/dev/null
+    w) at "" || { echo "no its directory is not there"; continue; }
+        t=$(mktemp 2>&1) || { no "$t"; continue; }
+        all >"$t" || [ "$(all | wc -c)" = "$(wc -c <"$t")" ] || {
+            rm -f "$t"; echo "no the list of its files did not fit into ${TMPDIR:-/tmp} there, or they change all the time"; continue; }
         echo ok; base64 -- "$t"; echo .; xargs -0 stat -c 'STAT %n' -- <"$t" 2>/dev/null | base64; echo .
         find . -name .git -prune -o -type d -exec sh -c 'for d; do { [ -r "$d" ] && [ -x "$d" ]; } || printf "%s\0" "$d"; done' sh {} + 2>/dev/null | base64
         echo .; rm -f "$t" ;;

@@ -336,7 +336,8 @@ impl Files for FarFiles {
     }
 }
 
-/// Content from a channel of its own. Its end counts only if the other side says that it was the end.
+/// Content from a channel of its own. Its end counts only if the other side says that it was the end. That the file could not be
+/// read, `cat` and the shell say with 1; everything else is the end of the channel or of the process.
 struct Long {
     child: Child,
     out: ChildStdout,
@@ -346,9 +347,11 @@ impl Read for Long {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         answers(&self.out)?;
         match self.out.read(buf)? {
-            0 if !buf.is_empty() && !self.child.wait()?.success() => {
-                Err(io::Error::other("it could not be read to its end"))
-            }
+            0 if !buf.is_empty() => match self.child.wait()?.code() {
+                Some(0) => Ok(0),
+                Some(1) => Err(io::Error::other("it could not be read to its end")),
+                _ => Err(lost("the connection was lost while a file was read")),
+            },
             read => Ok(read),
         }
     }
