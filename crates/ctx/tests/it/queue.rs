@@ -1,5 +1,9 @@
 //! The queue: what waits, why, and what can be done about it.
 
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
 use serde_json::json;
 
 use crate::support::{SLOW, build, json_lines, start_slow, wait_state};
@@ -32,6 +36,28 @@ fn a_message_over_the_limit_waits_until_someone_starts_it() {
     wait_state(&daemon, "second", "idle");
     assert_eq!(daemon.ctx(&["latest", "coder/second"]).ok(), "patience\n");
     assert!(daemon.ctx(&["queue", "resume"]).fails(1).contains("no queued messages"));
+}
+
+#[test]
+fn a_member_of_a_space_gets_the_room_that_a_run_of_its_owner_had() {
+    let daemon = build().env("CTX_LIMITS_RUNNING_PER_PROJECT", "1").start();
+    for below in ["", "work", "home"] {
+        std::fs::set_permissions(daemon.path(below), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    daemon.ctx(&["space", "new", "team", "--group", "daemon"]).ok();
+    let shared = ["send", "-a", "coder", "--space", "team", "--session", "shared"];
+    daemon.ctx(&[&shared[..], &["hello"]].concat()).ok();
+    start_slow(&daemon, "first");
+    // Nothing tells the member of the owner's runs.
+    let mut member = daemon.command(&[&shared[..], &["from a member"]].concat());
+    member.uid(1).gid(1).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let member = member.spawn().unwrap();
+    testkit::until("the message to be queued", || {
+        (!daemon.ctx(&["queue", "list", "--json"]).ok().is_empty()).then_some(())
+    });
+    daemon.ctx(&["cancel", "coder/first"]).ok();
+    let answered = member.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(answered.stdout).unwrap(), "from a member\n");
 }
 
 #[test]
