@@ -1,6 +1,7 @@
 //! The connection to files elsewhere: the script that runs there, orders and answers, and what an answer means.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
@@ -16,6 +17,8 @@ use crate::error::ShellError;
 
 /// A side that says nothing for that long does not answer any more.
 const SILENT_MAX: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
+/// The same while it lists all that is there, or syncs: it says nothing until that is done.
+const SILENT_MAX_AT_WORK: Timespec = Timespec { tv_sec: 600, tv_nsec: 0 };
 /// A longer file of rules above the workspace does not hold.
 const RULES_BYTES: &str = "65536";
 /// What is needed there.
@@ -92,6 +95,7 @@ pub(super) struct Channel {
     pub child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
+    silent_max: Timespec,
 }
 
 impl Drop for Channel {
@@ -106,7 +110,7 @@ impl Channel {
         let mut line = Vec::new();
         loop {
             if self.stdout.buffer().is_empty() {
-                answers(self.stdout.get_ref())?;
+                ready(self.stdout.get_ref(), PollFlags::IN, &self.silent_max)?;
             }
             let bytes = self.stdout.fill_buf()?;
             if bytes.is_empty() {
@@ -132,6 +136,7 @@ impl Channel {
     }
 
     pub(super) fn order(&mut self, line: &str) -> io::Result<String> {
+        self.silent_max = if line.starts_with(['w', 's']) { SILENT_MAX_AT_WORK } else { SILENT_MAX };
         self.stdin.write_all(line.as_bytes()).map_err(|_| lost("the connection was lost"))?;
         self.answer()
     }
@@ -155,9 +160,42 @@ pub(super) fn lost(why: &str) -> io::Error {
 }
 
 /// Waits until there is something to read, or the end.
-pub(super) fn answers(from: &ChildStdout) -> io::Result<()> {
-    let mut fds = [PollFd::new(from, PollFlags::IN)];
-    match retry_on_intr(|| poll(&mut fds, Some(&SILENT_MAX)))? {
+pub(super) fn answers(from: &impl AsFd) -> io::Result<()> {
+    ready(from, PollFlags::IN, &SILENT_MAX)
+}
+
+/// What a pipe takes at once, when it takes something.
+const TAKEN_BYTES: usize = 4096;
+
+/// Sends content to a process that may stop reading.
+pub(super) fn feed(mut to: ChildStdin, content: &mut dyn Read) -> io::Result<()> {
+    let mut piece = [0; TAKEN_BYTES];
+    loop {
+        match content.read(&mut piece)? {
+            0 => return Ok(()),
+            read => {
+                ready(&to, PollFlags::OUT, &SILENT_MAX)?;
+                to.write_all(piece.get(..read).unwrap_or_default())?;
+            }
+        }
+    }
+}
+
+/// What a process says to its end.
+pub(super) fn heard(mut from: impl AsFd + Read) -> io::Result<String> {
+    let (mut all, mut piece) = (Vec::new(), [0; TAKEN_BYTES]);
+    loop {
+        answers(&from)?;
+        match from.read(&mut piece)? {
+            0 => return Ok(String::from_utf8_lossy(&all).into_owned()),
+            read => all.extend_from_slice(piece.get(..read).unwrap_or_default()),
+        }
+    }
+}
+
+fn ready(pipe: &impl AsFd, flags: PollFlags, silent_max: &Timespec) -> io::Result<()> {
+    let mut fds = [PollFd::new(pipe, flags)];
+    match retry_on_intr(|| poll(&mut fds, Some(silent_max)))? {
         0 => Err(lost("the other side does not answer")),
         _ => Ok(()),
     }
@@ -208,7 +246,7 @@ impl Reached {
         let (Some(stdin), Some(stdout), Some(mut stderr)) = streams else {
             return Err(way.failure("it has no streams"));
         };
-        let mut channel = Channel { child, stdin, stdout: BufReader::new(stdout) };
+        let mut channel = Channel { child, stdin, stdout: BufReader::new(stdout), silent_max: SILENT_MAX };
         let script = SCRIPT.replace("TOOLS", TOOLS).replace("STAT", STAT).replace("RULES_BYTES", RULES_BYTES);
         let script = script.replace("un WORD;", &format!("un '{}';", word(path.as_bytes())));
         // ssh may end before it has read this; what it says is the reason then.

@@ -7,7 +7,7 @@
 mod channel;
 
 use std::collections::BTreeSet;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use self::channel::{Channel, Hello, Reached, answers, lost, said, word};
+use self::channel::{Channel, Hello, Reached, answers, feed, heard, lost, said, word};
 use super::{RemoteTransport, Way};
 use crate::error::ShellError;
 use crate::frame::quote::quote;
@@ -271,7 +271,7 @@ impl Files for FarFiles {
         let mut child =
             self.own_channel(path, "[ -f \"./$n\" ] && [ ! -L \"./$n\" ] && exec cat -- \"./$n\"")?;
         let out = child.stdout.take().ok_or_else(gone)?;
-        Ok((Box::new(Long { child, out }), found.stat))
+        Ok((Box::new(Long { child: Own(child), out }), found.stat))
     }
 
     fn look(&self, path: &[u8]) -> io::Result<Option<Found>> {
@@ -297,16 +297,19 @@ impl Files for FarFiles {
         }
         let script = format!("(umask 077; set -C; cat >\"./$n\") && chmod {mode:o} \"./$n\"");
         let mut child = self.own_channel(path, &script)?;
-        let sent = match child.stdin.take() {
-            Some(mut stdin) => stdin.write_all(&begin).and_then(|()| io::copy(content, &mut stdin)),
-            None => Ok(0),
+        let (Some(stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
+            return Err(lost("it has no streams"));
         };
-        let done = child.wait_with_output()?;
-        match done.status.success() {
-            true => sent.map(drop),
-            false => {
-                Err(said(String::from_utf8_lossy(&done.stderr).lines().next_back().unwrap_or("it failed")))
-            }
+        let mut child = Own(child);
+        let sent = match feed(stdin, &mut begin.as_slice().chain(content)) {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => return Err(error),
+            // Where it was refused, the other side says why.
+            sent => sent,
+        };
+        let complaint = heard(stderr)?;
+        match child.0.wait()?.success() {
+            true => sent,
+            false => Err(said(complaint.lines().next_back().unwrap_or("it failed"))),
         }
     }
 
@@ -339,15 +342,18 @@ impl Files for FarFiles {
 /// Content from a channel of its own. Its end counts only if the other side says that it was the end. That the file could not be
 /// read, `cat` and the shell say with 1; everything else is the end of the channel or of the process.
 struct Long {
-    child: Child,
+    child: Own,
     out: ChildStdout,
 }
+
+/// A process of a channel of its own; it ends with its use.
+struct Own(Child);
 
 impl Read for Long {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         answers(&self.out)?;
         match self.out.read(buf)? {
-            0 if !buf.is_empty() => match self.child.wait()?.code() {
+            0 if !buf.is_empty() => match self.child.0.wait()?.code() {
                 Some(0) => Ok(0),
                 Some(1) => Err(io::Error::other("it could not be read to its end")),
                 _ => Err(lost("the connection was lost while a file was read")),
@@ -357,10 +363,10 @@ impl Read for Long {
     }
 }
 
-impl Drop for Long {
+impl Drop for Own {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
