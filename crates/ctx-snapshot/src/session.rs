@@ -132,6 +132,12 @@ impl SessionFiles {
         Ok(infos.into_iter().filter(|info| info.session == Some(self.session)).collect())
     }
 
+    /// The snapshots before those runs since a checkpoint whose changes are not known.
+    pub fn unknown_since(&self, checkpoint: Ulid) -> Result<Vec<Ulid>, SnapshotError> {
+        let mine = self.mine()?.into_iter().filter(|info| info.end_unknown && info.id > checkpoint);
+        Ok(mine.map(|info| info.id).collect())
+    }
+
     fn known(&self) -> Result<(Vec<Span>, Option<Info>), SnapshotError> {
         let mine = self.mine()?;
         let left = left(&mine);

@@ -52,6 +52,10 @@ pub struct FilesBack {
     pub kept: Vec<KeptFile>,
     /// Of those that went back, paths whose change someone else may have made during a run.
     pub uncertain: Vec<String>,
+    /// Of runs whose end could not be saved, the snapshots before them: what they changed is not known, and was left.
+    #[schema(value_type = Vec<String>)]
+    #[serde(default)]
+    pub unknown: Vec<Ulid>,
     /// The snapshot that brings everything back: `ctx snapshots restore`. Null: nothing was changed yet.
     #[schema(value_type = Option<String>)]
     pub undo: Option<Ulid>,

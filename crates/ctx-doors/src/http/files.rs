@@ -122,7 +122,8 @@ pub(super) async fn rollback(
             };
             handle.block_on(engine.rollback(caller, id, checkpoint, Some(record)))
         })?;
-        Ok(Some(back(&files, &made, ready.report, Some(ready.undo))))
+        let unknown = files.unknown_since(checkpoint.0)?;
+        Ok(Some(FilesBack { unknown, ..back(&files, &made, ready.report, Some(ready.undo)) }))
     });
     Ok(done.await?)
 }
@@ -174,6 +175,7 @@ pub(super) fn went_back(workspace: String, report: Report, undo: Option<Ulid>) -
     FilesBack {
         workspace,
         uncertain: Vec::new(),
+        unknown: Vec::new(),
         changed: report
             .changed
             .iter()

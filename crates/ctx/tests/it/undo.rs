@@ -443,6 +443,10 @@ fn what_was_there_before_a_run_stays_also_where_what_it_left_cannot_be_saved() {
 fn a_run_that_a_stop_cut_off_takes_no_later_edits_along_where_its_end_cannot_be_saved() {
     let mut daemon = daemon();
     let work = daemon.workspace();
+    run_over_checkpoint(
+        &daemon,
+        json!([{ "tool": { "name": "checkpoint", "input": { "reason": "here" } } }, { "text": "on" }]),
+    );
     std::fs::write(work.join("precious"), "mine\n").unwrap();
     let text = json!({ "script": [command(&format!("{TOO_MUCH}; sleep 1000"))] }).to_string();
     let args = ["send", "-a", "coder", "--model", "debug:script", "--session", "work", "--yes", "--detach"];
@@ -453,9 +457,11 @@ fn a_run_that_a_stop_cut_off_takes_no_later_edits_along_where_its_end_cannot_be_
     std::fs::remove_file(work.join("large")).unwrap();
     std::fs::write(work.join("edited"), "by hand\n").unwrap();
     daemon.ctx(&["undo", "coder/work", "--yes"]).fails(1);
+    let back = daemon.ctx(&["rollback", "coder/work", "--files", "--yes"]);
+    assert!(back.stderr.contains("what one run changed is not known and was left"), "{}", back.stderr);
     assert_eq!(read(&work, "edited").as_deref(), Some("by hand\n"));
     let listed = json_lines(&daemon.ctx(&["snapshots", "--json"]).ok());
-    let [before] = &listed[..] else { panic!("{listed:?}") };
+    let before = listed.iter().find(|snapshot| snapshot["reason"] == "before_run").unwrap();
     daemon.ctx(&["snapshots", "restore", before["id"].as_str().unwrap(), "--yes"]).ok();
     assert_eq!(read(&work, "precious").as_deref(), Some("mine\n"));
 }

@@ -71,6 +71,11 @@ pub fn show(back: &FilesBack) -> Result<(), Failure> {
         writeln!(out, "{kept_word} {}  {}", output::plain(&kept.path), paint.dim(&kept.why))?;
     }
     out.flush()?;
+    for before in &back.unknown {
+        output::say(format_args!(
+            "what one run changed is not known and was left; `ctx snapshots restore {before}` makes all files as they were before it"
+        ));
+    }
     match back.undo {
         Some(undo) => output::say(format_args!(
             "{} changed, {} kept; `ctx snapshots restore {undo}` restores the files as they were before this command",
