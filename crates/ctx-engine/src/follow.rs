@@ -10,7 +10,7 @@ use ctx_session::{Refusal, SessionId};
 use tokio::sync::watch;
 
 use crate::core::{journal_refusal, read_record};
-use crate::live::{After, Event, EventId, Live};
+use crate::live::{After, Event, EventId, Live, LiveRecord};
 use crate::shared::Inner;
 
 /// Events fetched at a time, from the ring or the log.
@@ -115,7 +115,7 @@ fn read_log(
             if cursor.is_none_or(|cursor| EventId::record(entry.seq) > cursor)
                 && let Some(record) = read_record(log, &entry)
             {
-                events.push(Event::Record(Arc::new(record)));
+                events.push(Event::Record(LiveRecord::new(record)));
             }
             ControlFlow::Continue(())
         });

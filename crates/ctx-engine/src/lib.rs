@@ -49,7 +49,7 @@ pub use fork::NewFork;
 pub use import::{ImportDone, ImportUndone, NewImport};
 pub use issues::{IssueView, IssueWish, NewIssue};
 pub use lists::{ListWish, Listed};
-pub use live::{Event, EventId};
+pub use live::{Event, EventId, LiveRecord};
 pub use notifications::{Change, News};
 pub use projects::{HereView, NewProject, ProjectLog, ProjectView};
 pub use record_reader::{Met, Piece};

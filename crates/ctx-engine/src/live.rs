@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::str::FromStr;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ctx_session::project::{IssueBody, ProjectBody, ProjectRecord};
 use ctx_session::record::{Caller, MessageBody, RunBody, SessionBody, ToolBody};
 use ctx_session::{Body, IssueId, MessageId, Name, Record, RunId};
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use ctx_session::port::DeltaKind;
@@ -59,11 +60,53 @@ impl FromStr for EventId {
     }
 }
 
+/// A durable record in memory, with the JSON in which the HTTP door has shown its message: it would be serialized anew
+/// for every reader of a page.
+#[derive(Debug)]
+pub struct LiveRecord {
+    record: Record,
+    shown: OnceLock<Box<RawValue>>,
+}
+
+impl LiveRecord {
+    /// A message whose JSON is longer is serialized each time, so that the ring holds little more than its limit.
+    const SHOWN_BYTES_MAX: usize = 8 * 1024;
+
+    pub fn new(record: Record) -> Arc<LiveRecord> {
+        Arc::new(LiveRecord { record, shown: OnceLock::new() })
+    }
+
+    pub fn shown(&self) -> Option<&RawValue> {
+        self.shown.get().map(AsRef::as_ref)
+    }
+
+    /// Keeps how its message is shown. The first form is kept: a record never changes.
+    pub fn keep_shown(&self, shown: Box<RawValue>) {
+        if shown.get().len() <= LiveRecord::SHOWN_BYTES_MAX {
+            let _ = self.shown.set(shown);
+        }
+    }
+}
+
+impl Deref for LiveRecord {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.record
+    }
+}
+
+impl PartialEq for LiveRecord {
+    fn eq(&self, other: &LiveRecord) -> bool {
+        self.record == other.record
+    }
+}
+
 /// Something a client may be shown.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A durable record.
-    Record(Arc<Record>),
+    Record(Arc<LiveRecord>),
     /// A piece of text, live only.
     Delta {
         id: EventId,
@@ -100,13 +143,16 @@ impl Event {
 
 fn record_bytes(record: &Record) -> usize {
     // Only these can be large; the rest is covered by a flat estimate.
-    256 + match &record.body {
+    let text = match &record.body {
         Body::Message(MessageBody::User(user)) => user.text.len(),
         Body::Message(MessageBody::AssistantFinished(message)) => message.text.len(),
         Body::Message(MessageBody::ReasoningFinished(reasoning)) => reasoning.text.len(),
         Body::Tool(ToolBody::Finished(tool)) => tool.output.len(),
-        _ => 256,
-    }
+        _ => return 512,
+    };
+    // A short one may be there a second time, as it was shown.
+    let shown = if text < LiveRecord::SHOWN_BYTES_MAX { 512 + text } else { 0 };
+    256 + text + shown
 }
 
 fn project_record_bytes(record: &ProjectRecord) -> usize {
@@ -191,7 +237,7 @@ impl Live {
     pub fn publish(&self, records: impl IntoIterator<Item = Record>) {
         let mut ring = self.write();
         for record in records {
-            ring.push(Event::Record(Arc::new(record)));
+            ring.push(Event::Record(LiveRecord::new(record)));
         }
         drop(ring);
         self.wake();
@@ -278,7 +324,7 @@ impl Live {
     pub fn back(
         &self,
         next_seq: u64,
-        take: &mut dyn FnMut(&Arc<Record>) -> ControlFlow<()>,
+        take: &mut dyn FnMut(&Arc<LiveRecord>) -> ControlFlow<()>,
     ) -> ControlFlow<(), u64> {
         let ring = self.read();
         if ring.newest.seq + 1 < next_seq {

@@ -12,6 +12,7 @@ use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId, Timestamp};
 use crate::core::{journal_refusal, read_record};
 use crate::engine::Engine;
 use crate::follow::Follow;
+use crate::live::LiveRecord;
 use crate::request::Caller;
 use crate::shared::Inner;
 
@@ -26,7 +27,7 @@ pub struct Piece {
 /// What is met on the way back through a log.
 #[derive(Debug)]
 pub enum Met<'a> {
-    Record(&'a Arc<Record>),
+    Record(&'a Arc<LiveRecord>),
     /// Records that the log has lost, and the time of the one after them.
     Lost(Gap, Timestamp),
 }
@@ -157,7 +158,7 @@ impl Engine {
                 time = entry.time;
                 let record =
                     conversation::may_change(&entry.kind).then(|| read_record(log, &entry)).flatten();
-                let record = record.map(Arc::new);
+                let record = record.map(LiveRecord::new);
                 let met = lost.into_iter().chain(record.as_ref().map(Met::Record));
                 let flow = met.into_iter().try_for_each(|met| take(&mut made, met));
                 is_enough = flow.is_break();

@@ -265,15 +265,6 @@ pub fn said(record: &Record) -> Option<Message> {
     Some(Message { seq: record.seq, id, run, role, content, time: record.time, caller })
 }
 
-/// What a record says where that is one text, not copied: the message's id, its run, who says it, and the text.
-pub fn said_text(body: &Body) -> Option<(Ulid, RunId, Role, &str)> {
-    let Utterance { id, run, role, words } = utterance(body)?;
-    match words {
-        Words::Text(text) | Words::TextAndImages(text, []) => Some((id, run, role, text)),
-        Words::TextAndImages(..) | Words::Call { .. } | Words::Result { .. } => None,
-    }
-}
-
 /// The id of the message that a record says; a tool's result has that of its call.
 pub fn said_id(body: &Body) -> Option<Ulid> {
     utterance(body).map(|said| said.id)

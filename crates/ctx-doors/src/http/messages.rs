@@ -7,13 +7,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::{Damage, List, Message, MessagePart, Metadata, NewMessage, Posted};
-use ctx_engine::{Met, Post};
+use ctx_engine::{LiveRecord, Met, Post};
 use ctx_session::command::RunWishes;
 use ctx_session::conversation::{self, Gap, Part};
 use ctx_session::image::Image;
-use ctx_session::record::{Body, Caller, FinishReason, MessageBody, Record, ToolBody, Usage};
-use ctx_session::{Refusal, RunId, Timestamp, Ulid};
+use ctx_session::record::{Body, MessageBody, Record, ToolBody};
+use ctx_session::{Refusal, Timestamp, Ulid};
+use serde::ser::Error;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::to_raw_value;
 use utoipa::IntoParams;
 
 use super::Api;
@@ -123,7 +125,7 @@ pub(super) struct Found {
 
 enum Said {
     /// A record says it.
-    By(Arc<Record>),
+    By(Arc<LiveRecord>),
     /// Records that say nothing any more: they are lost.
     Lost(Gap, Timestamp),
 }
@@ -145,57 +147,20 @@ impl Found {
     }
 }
 
-/// A message of one text, as it lies in its record: most are, and need not be copied to be written.
-#[derive(Serialize)]
-struct Plain<'a> {
-    id: Ulid,
-    run_id: RunId,
-    role: conversation::Role,
-    content: &'a str,
-    created_at: u64,
-    superseded: bool,
-    pinned: bool,
-    metadata: PlainMetadata<'a>,
-}
-
-/// What [`Metadata`] has of such a message.
-#[derive(Serialize)]
-struct PlainMetadata<'a> {
-    seq: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    finish_reason: Option<FinishReason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Usage>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    caller: Option<&'a Caller>,
-}
-
-impl<'a> PlainMetadata<'a> {
-    fn of(record: &'a Record) -> PlainMetadata<'a> {
-        let (client_id, finish_reason, usage) = match &record.body {
-            Body::Message(MessageBody::User(user)) => (user.client_id.as_deref(), None, None),
-            Body::Message(MessageBody::AssistantFinished(done)) => {
-                (None, Some(done.finish_reason), done.usage)
-            }
-            _ => (None, None, None),
-        };
-        PlainMetadata { seq: record.seq, client_id, finish_reason, usage, caller: record.body.caller() }
-    }
-}
-
 impl Serialize for Found {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let (superseded, pinned) = (self.superseded, self.pinned);
-        if let Said::By(record) = &self.said
-            && let Some((id, run_id, role, content)) = conversation::said_text(&record.body)
-        {
-            let (created_at, metadata) = (record.time.as_millis(), PlainMetadata::of(record));
-            return Plain { id, run_id, role, content, created_at, superseded, pinned, metadata }
-                .serialize(to);
+        let record = match &self.said {
+            // As most are: what changes of a message is not kept with its record.
+            Said::By(record) if !self.superseded && !self.pinned => record,
+            Said::By(_) | Said::Lost(..) => return self.message().serialize(to),
+        };
+        if let Some(shown) = record.shown() {
+            return shown.serialize(to);
         }
-        self.message().serialize(to)
+        let shown = to_raw_value(&self.message()).map_err(S::Error::custom)?;
+        let done = shown.serialize(to);
+        record.keep_shown(shown);
+        done
     }
 }
 
@@ -227,7 +192,7 @@ impl Page {
         }
     }
 
-    fn take_record(&mut self, record: &Arc<Record>) -> ControlFlow<()> {
+    fn take_record(&mut self, record: &Arc<LiveRecord>) -> ControlFlow<()> {
         // A mark comes after what it marks, so it is met before; of two marks the newer one holds.
         for (ids, superseded) in [
             (conversation::superseded_ids(&record.body), true),
@@ -290,7 +255,7 @@ impl Page {
         ControlFlow::Continue(())
     }
 
-    fn keep(&mut self, record: &Arc<Record>, said: Option<Ulid>) {
+    fn keep(&mut self, record: &Arc<LiveRecord>, said: Option<Ulid>) {
         let Some(said) = said else { return };
         let superseded = self.superseded.get(&said).copied().unwrap_or(false);
         if !superseded || self.with_superseded {
@@ -426,28 +391,22 @@ mod tests {
     use ctx_session::record::Decoded;
 
     #[test]
-    fn a_message_is_written_the_same_whether_it_was_copied_or_not() {
+    fn a_message_is_shown_the_same_to_its_second_reader_and_as_what_it_has_become() {
         let ids = r#""turn_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","message_id":"01ARZ3NDEKTSV4RRFFQ69G5FAW""#;
-        for (kind, rest) in [
-            ("user", r#""client_id":"c","text":"say \"it\"""#),
-            ("user", r#""text":"say \"it\"""#),
-            (
-                "assistant_finished",
-                r#""text":"say \"it\"","finish_reason":"stop","usage":{"input":1,"output":2}"#,
-            ),
-            (
-                "assistant_finished",
-                r#""text":"say \"it\"","finish_reason":"length","usage":null,
-                   "caller":{"name":"tester","invocation_id":"01ARZ3NDEKTSV4RRFFQ69G5FAX"}"#,
-            ),
-        ] {
-            let text = format!("{{{ids},{rest}}}");
-            let Decoded::Known(body) = Body::decode(kind, &text) else { panic!("{text}") };
-            let record = Record { seq: 7, time: Timestamp::from_millis(9), body };
-            let found = Found { said: Said::By(Arc::new(record)), superseded: true, pinned: false };
+        let text = format!(r#"{{{ids},"client_id":"c","text":"say \"it\""}}"#);
+        let Decoded::Known(body) = Body::decode("user", &text) else { panic!("{text}") };
+        let record = LiveRecord::new(Record { seq: 7, time: Timestamp::from_millis(9), body });
+        let shown = |superseded, pinned| {
+            let found = Found { said: Said::By(record.clone()), superseded, pinned };
             let copied = serde_json::to_string(&found.message()).unwrap();
             assert_eq!(serde_json::to_string(&found).unwrap(), copied);
-            assert!(copied.contains(r#""content":"say \"it\"""#), "{copied}");
-        }
+            copied
+        };
+        let first = shown(false, false);
+        assert!(first.contains(r#""content":"say \"it\"""#), "{first}");
+        assert_eq!(shown(false, false), first);
+        assert!(shown(true, false).contains(r#""superseded":true"#));
+        assert!(shown(false, true).contains(r#""pinned":true"#));
+        assert_eq!(shown(false, false), first);
     }
 }

@@ -359,8 +359,7 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
+    use ctx_engine::LiveRecord;
     use ctx_session::record::SessionRenamed;
     use ctx_session::{Record, Timestamp};
 
@@ -374,7 +373,7 @@ mod tests {
 
     fn push(relay: &Relay, seq: u64) -> Grown {
         let body = Body::from(SessionRenamed { title: "t".repeat(100) });
-        relay.push(&Event::Record(Arc::new(Record { seq, time: Timestamp::from_millis(seq), body })))
+        relay.push(&Event::Record(LiveRecord::new(Record { seq, time: Timestamp::from_millis(seq), body })))
     }
 
     fn seqs(read: Read) -> Vec<u64> {
