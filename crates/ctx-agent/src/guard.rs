@@ -88,6 +88,8 @@ pub fn guard(run_as: &GuardAs, command: &[OsString]) -> u8 {
     }
 }
 
+/// Runs the command in a process group of its own. Its stderr is `/dev/null`, because the guard's stderr is the pipe to the daemon, and
+/// variables get their own names back from those under `GIVEN`.
 fn watch(command: &[OsString]) -> io::Result<ExitStatus> {
     let [program, arguments @ ..] = command else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command to run"));

@@ -243,6 +243,7 @@ struct Seen {
     found: Vec<Instructions>,
 }
 
+/// Puts together what was looked up. Nothing fails here: all that can refuse a run was checked before.
 fn ready(
     ask: &Ask<'_>,
     description: Description,

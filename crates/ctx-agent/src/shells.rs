@@ -225,6 +225,8 @@ impl AgentShells {
         })
     }
 
+    /// The shell for a command. The lock `making` is held until it is there, so that two commands at once share one; a shell that is not caged
+    /// as wanted, or whose host has another address now, is replaced.
     async fn shell(&self, key: ShellKey, want: &ShellWant) -> Result<Shell, Refusal> {
         let (host, to) = want.host.clone().unzip();
         let place = Arc::clone(self.state().places.entry((key, host)).or_default());

@@ -378,6 +378,7 @@ impl View {
     }
 }
 
+/// Opens the mounts, the deepest target first: the first that a path begins with is the mount that the path is on.
 fn open_places(root: &Path, mounts: &[Mount]) -> Result<Vec<Place>, ViewError> {
     let mut places = vec![Place::open(root, Path::new("/"), Links::Follow, Access::ReadWrite)?];
     for mount in mounts {

@@ -33,6 +33,7 @@ pub struct Mount {
 }
 
 impl Mount {
+    /// Reads a line of the table. A target with `..` is refused, because the view compares targets name by name and never resolves them.
     pub fn parse(line: &str) -> Result<Mount, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [source, target, access] = words.as_slice() else {

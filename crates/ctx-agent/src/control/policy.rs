@@ -98,6 +98,7 @@ fn begins_with(command: &str, program: &Program) -> bool {
 impl FromStr for Rule {
     type Err = String;
 
+    /// Checks only the characters of the tool's name, because it may be a glob or belong to an MCP server that is not started yet.
     fn from_str(line: &str) -> Result<Rule, String> {
         let mut words = line.trim().splitn(2, char::is_whitespace);
         let verdict = match words.next() {

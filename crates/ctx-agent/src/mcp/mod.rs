@@ -195,6 +195,8 @@ impl McpServers {
         server.call(tool, input).await
     }
 
+    /// The running server for a call. The lock `starting` is held until it runs, so that two calls at once start one process; one with
+    /// another entry, cage or owner is ended first, and one of a paused session is frozen.
     async fn server(&self, asked: Asked<'_>, want: &ServerWant) -> Result<Arc<Server>, Refusal> {
         let key = Key { session: asked.session, server: asked.server.clone() };
         let place = Arc::clone(self.state().places.entry(key).or_default());

@@ -219,6 +219,7 @@ impl Server {
         Some(Offered { name, description: cut(&description, DESCRIPTION_BYTES_MAX).to_owned(), schema })
     }
 
+    /// Calls a tool. The server counts as busy until the end, so that it is not ended as idle during a long call.
     pub(super) async fn call(&self, tool: &str, input: Map<String, Value>) -> Result<Output, ToolError> {
         self.busy.fetch_add(1, Ordering::SeqCst);
         let _busy = Busy(self);
@@ -241,6 +242,7 @@ impl Server {
         }
     }
 
+    /// Reads what a call gave. Secrets are redacted before the cut, so that one that stands across the limit is found whole.
     fn read(&self, result: CallToolResult) -> Result<Output, ToolError> {
         let text = in_text(&result);
         let (mut text, secrets) = self.redaction.text(text);

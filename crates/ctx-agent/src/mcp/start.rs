@@ -260,6 +260,7 @@ fn read_stderr(stderr: Option<ChildStderr>, last_words: &LastWords) {
     });
 }
 
+/// Connects to a server by its URL. All header values are marked as sensitive, because any of them may be a key: then no debug text has it.
 async fn connect(
     url: &str,
     headers: Vec<(String, Value)>,

@@ -70,6 +70,8 @@ pub fn adopt(root: &Path, setup: &Setup, id: &str) -> Result<ModelId, FindError>
     Ok(model)
 }
 
+/// The control files of a provider's model. `limit` has the known window as a comment and not as a value, so that a newer table of models
+/// holds without a change to the file.
 fn control_files(setup: &Setup, id: &str) -> Vec<(&'static str, String)> {
     let known = known::find(id);
     let mut cap = "# one capability a line\ntext\nstream\nusage\ntools\n".to_owned();

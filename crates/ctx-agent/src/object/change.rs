@@ -87,6 +87,7 @@ pub fn agent_file(root: &Path, name: &Name, file: &str, limits: &Limits) -> Resu
     Ok(dir.read(file)?.map(|control| control.text).unwrap_or_default())
 }
 
+/// Whether `set` may write a file. Only listed names are accepted, which also keeps a key such as `../x` inside the directory.
 fn may_change(root: &Path, thing: &Thing, key: &str) -> Result<(), Refusal> {
     if !root.join(thing.control_dir()).is_dir() {
         return Err(Refusal::new(Code::Enoent, format!("{} is not there", thing.control_dir())));

@@ -47,6 +47,7 @@ pub async fn once(name: &str, input: Value, person: Person) -> Result<Output, To
     made(tool, input, &scope).await
 }
 
+/// Plans and makes a call. The kinds of work that need a session are listed, so that a new kind does not compile until it is decided here.
 async fn made(tool: Arc<dyn Tool>, input: Value, scope: &Arc<Scope>) -> Result<Output, ToolError> {
     let planning = Arc::clone(scope);
     let planned = tokio::task::spawn_blocking(move || tool.plan(input, &planning)).await;

@@ -174,6 +174,8 @@ enum NoText {
 }
 
 impl Reading {
+    /// Reads the project file and its prompts. The prompts are read also where the file is wrong, so that one look reports the problems of both;
+    /// `slug` and `named` are filled in either case.
     fn project(
         &mut self,
         directory: &Path,
@@ -217,6 +219,7 @@ impl Reading {
         Ok(Found { snapshot, bytes: bytes.into(), hash, file_hash, project_at, agent_at, model_at })
     }
 
+    /// Opens the project's directory. The owner of the opened descriptor is checked and not that of the path, which may lead elsewhere by then.
     fn open_dir(&self, directory: &Path) -> Result<OwnedFd, String> {
         let shown = directory.display();
         let dir = open_without_links(directory, OFlags::PATH | OFlags::DIRECTORY).map_err(|error| match error {

@@ -100,6 +100,8 @@ struct Reading {
 }
 
 impl Reading {
+    /// Reads all keys before it gives up at a missing one, so that all problems are reported at once. Subagents and servers come
+    /// before the primary, which may name them.
     fn file(&mut self, root: &Node) -> Option<Parsed> {
         let known =
             ["version", "project", "primary", "subagents", "policy", "mcp", "hosts", "limits", "cage"];
@@ -263,6 +265,7 @@ impl Reading {
         Some(text.to_owned())
     }
 
+    /// Reads the list of tools. A tool of an MCP server is not checked: which tools a server has is known only when it runs.
     fn tools(&mut self, node: &Node, mcp: &BTreeMap<Name, McpServer>) -> Vec<String> {
         let mut tools: Vec<String> = Vec::new();
         for item in self.complaints.list(node, "primary.tools") {
@@ -389,6 +392,7 @@ impl Reading {
         Some(host)
     }
 
+    /// Reads the rules. One with a line end is refused, because policies are recorded and shown line by line.
     fn policy(&mut self, node: Option<&Node>, name: &str) -> Vec<String> {
         let Some(node) = node else { return Vec::new() };
         let mut lines = Vec::new();

@@ -186,6 +186,7 @@ fn scalar(text: &str, style: ScalarStyle) -> Kind {
     }
 }
 
+/// Digits are looked for before Rust parses the text: Rust also takes the words `inf` and `nan` for numbers.
 fn is_number(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let special = matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN");

@@ -188,6 +188,8 @@ impl<'a> Telling<'a> {
         Heard::Failed(ModelError::BrokenStream { model: in_api(&self.model), detail })
     }
 
+    /// Takes an event. Reasoning beyond the limit is dropped and the answer goes on; calls beyond it end the answer, because half a call cannot
+    /// be made.
     async fn hear(&mut self, event: Event) -> Result<Heard, Stopped> {
         match event {
             Event::Text(text) => return self.hear_text(text).await,
@@ -250,6 +252,7 @@ impl<'a> Telling<'a> {
         (message_id, Some(Progress::AssistantStarted { message_id, model, step }))
     }
 
+    /// Ends the message. Whether the reason is `stop` or `tool_calls` follows from what the answer holds, because some servers name the wrong one.
     async fn finish(&mut self, finish: Finish) -> Result<Said, Stopped> {
         let mut said = std::mem::take(&mut self.said);
         said.usage = self.usage;

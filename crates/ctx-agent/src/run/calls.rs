@@ -166,6 +166,7 @@ impl Desk<'_> {
         Ok((made, begin.elapsed()))
     }
 
+    /// Records a result. Secrets are redacted before the output is cut, so that neither the preview nor the blob has one.
     async fn record(self, call: &StartedTool, made: Made, lasted: Duration) -> Result<(), End> {
         let (status, made) = match made {
             Made::Gave(output) => (ToolStatus::Ok, output),
@@ -191,6 +192,8 @@ impl Desk<'_> {
         Ok(self.port.progress(Progress::ToolFinished(Box::new(finished))).await?)
     }
 
+    /// Plans a call, asks for permission, has the files saved and then does the work. The files are saved after the permission, so that a
+    /// denied call costs nothing.
     async fn judge_and_make(self, call: &StartedTool) -> Result<Made, End> {
         let tool = match self.tools.get(&call.name) {
             Ok(tool) => tool,

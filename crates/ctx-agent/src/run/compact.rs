@@ -96,6 +96,7 @@ fn elide(talk: &Talk<'_>, old: &[Arc<Message>], used: u64, goal: u64) -> Plan {
     plan
 }
 
+/// Drops whole exchanges, oldest first. The limits are checked between exchanges only, so that a call keeps its result.
 fn drop_exchanges(plan: &mut Plan, old: &[Arc<Message>], pinned: &HashSet<Ulid>, used: u64, goal: u64) {
     let saves: HashMap<CallId, u64> =
         elidable(old, pinned).map(|output| (output.call, output.saves)).collect();

@@ -234,6 +234,7 @@ struct Desk {
 }
 
 impl Desk {
+    /// Prepares a step. Nothing is kept from the step before, because a compaction or a pause in between changes what the model is shown.
     async fn set(job: &Job, models: &Models, port: &dyn RunPort) -> Result<Desk, End> {
         let mut step = port.step().await?;
         // Whoever prepared a run is the one who works on it.

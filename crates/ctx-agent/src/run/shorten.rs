@@ -208,6 +208,7 @@ fn propose(made: &mut Compaction, plan: &Plan, used: u64, window: u64) {
     made.summary = Some(text);
 }
 
+/// Takes over a summary. One that is empty, or no shorter than what it sums up, counts as failed: then the messages go without one.
 fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, port: &dyn RunPort) -> Result<(), Stopped> {
     made.plugins_fired.extend(summed_up.fired);
     let why = match summed_up.said {

@@ -133,6 +133,7 @@ impl View {
         })
     }
 
+    /// Writes the new text beside the file before it takes the lock, so that changes wait for each other's renames and not for the disk.
     fn exchange(&self, spot: &Spot, old: Option<&[u8]>, new: &[u8]) -> Result<(), Failed> {
         let root =
             self.places.get(spot.place).and_then(|place| place.dir.as_ref().ok()).ok_or(Errno::NOENT)?;
@@ -269,6 +270,8 @@ impl<'a> Beside<'a> {
         Err(Failed::Kept(kept))
     }
 
+    /// Exchanges the two names, so that a change made since the check can be seen and undone. File systems without that get a plain rename,
+    /// and such a change is lost.
     fn put_in_place_of(&self, name: &OsStr, old: &[u8], new: &[u8]) -> Result<(), Failed> {
         // Most changes are seen here, and then nothing moves.
         if !holds(self.dir, name, old) {

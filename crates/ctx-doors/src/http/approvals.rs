@@ -54,6 +54,7 @@ pub(super) async fn answer(
     Ok(Json(found.into_iter().next().ok_or_else(|| nothing_there("approval"))?))
 }
 
+/// The approvals as the API shows them. The session does not keep the input of a call, so the log is read once, from the first run that has one.
 async fn shown(
     api: &Api,
     caller: Caller,

@@ -64,6 +64,7 @@ fn put(value: &mut Value, path: &[&str], new: Value) {
     }
 }
 
+/// Adds what handlers do not describe because the gate and the layers do it for all: the refusals, and the key of a POST.
 fn describe(path: &str, method: &str, operation: &mut Value) {
     let is_docs = operation.pointer("/tags/0").is_some_and(|tag| tag == "docs");
     let is_public = is_docs || path.ends_with("/healthz");

@@ -190,6 +190,7 @@ pub(super) fn went_back(workspace: String, report: Report, undo: Option<Ulid>) -
     }
 }
 
+/// The changes of a session. All diffs together have a limit: a file whose diff does not fit is listed without it.
 fn tell(files: &SessionFiles, made: &Made, with_diff: bool) -> Result<Changes, SnapshotError> {
     let mut left = DIFF_BYTES;
     let mut told = Vec::new();

@@ -153,6 +153,8 @@ impl Marks {
     }
 }
 
+/// Finds out who asks. Host and Origin are checked first and for public routes too; the rate counts for tokens alone, since a ticket is good
+/// once.
 fn admit(gate: &TcpGate, request: &mut Request) -> Result<(), Refusal> {
     check_origin(&gate.hosts, request.headers(), request.uri())?;
     if is_public(request.uri().path()) {

@@ -223,6 +223,8 @@ impl Memory {
         }
     }
 
+    /// Whose turn a request is. Tables of other users are looked through only when a new user comes, and a request in progress is never
+    /// forgotten: with `REQUESTS_MAX` of those the next one is refused.
     fn turn(&self, caller: Caller, key: &RequestKey, now: Instant) -> Result<Turn, Refusal> {
         let mut users = self.lock();
         if !users.contains_key(&caller.uid) {
@@ -318,6 +320,8 @@ fn lost() -> Response {
     .into_response()
 }
 
+/// Keeps what is left of an answer. A request that was refused is forgotten, so that it may be sent again; an answer with a secret goes to
+/// the first who asked and to nobody who waits.
 async fn first(
     memory: &Memory,
     (caller, key): (Caller, &RequestKey),

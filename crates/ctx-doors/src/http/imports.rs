@@ -81,6 +81,7 @@ struct Head<'a> {
     kind: Cow<'a, str>,
 }
 
+/// Reads a record. One of an unknown type refuses the batch, because a session without it would look complete.
 fn record_of(record: &RawValue, secrets: &Arc<Secrets>) -> Result<(Timestamp, Body), Refusal> {
     let head = serde_json::from_str(record.get());
     let Head { time, kind } = head.map_err(|error| Refusal::invalid("records", error.to_string()))?;

@@ -168,6 +168,7 @@ where
         }
     }
 
+    /// Answers one request with the refusal and closes, so that the client can tell a limit from a broken connection.
     async fn refuse_connection(self) {
         let service = service_fn(move |_: hyper::Request<Incoming>| async move {
             Ok::<_, Infallible>(ApiError(places::too_many()).into_response())

@@ -63,6 +63,7 @@ enum Way {
 }
 
 impl MessagesQuery {
+    /// Which page is asked for. A cursor is `a` or `b` for the way and a record's number, which is valid also where that record is no message.
     fn way(&self) -> Result<Way, Refusal> {
         let message = |field: &'static str, text: &str| {
             let id = text.parse().map_err(|_| Refusal::invalid(field, "not a message's id"))?;
@@ -148,6 +149,7 @@ impl Found {
 }
 
 impl Serialize for Found {
+    /// The JSON of a message that is neither pinned nor superseded is written once and kept with its record for all readers.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let record = match &self.said {
             // As most are: what changes of a message is not kept with its record.

@@ -249,6 +249,7 @@ fn invocation(session: SessionId, one: &Invocation) -> SubagentInvocation {
     }
 }
 
+/// A run without its messages and calls, which `add` fills in from the log. The time before its start is no part of its duration.
 fn shape(session: &Session, run: &ctx_session::session::Run) -> Run {
     let session_id = session.id();
     let error = match &run.state {

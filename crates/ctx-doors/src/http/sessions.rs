@@ -108,6 +108,7 @@ impl Item {
     }
 }
 
+/// A session of a list. Its JSON is kept with its summary until it changes, so that a list that is asked for again is not written anew.
 fn listed(summary: &Summary, details: Option<&Details>) -> Answer<Item> {
     let Some(details) = details else {
         let unread = shape(summary, &Details::unread(&summary.meta));

@@ -64,6 +64,7 @@ impl Teller<'_> {
         }
     }
 
+    /// Sends one notification. For a command that has not begun it names the one that it waits for, which the caller may interrupt.
     async fn tell(&self) {
         let Progress { stdout_bytes, stderr_bytes, has_begun } = *self.seen.borrow();
         let secs = self.started.elapsed().as_secs();

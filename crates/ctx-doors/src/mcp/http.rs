@@ -69,6 +69,7 @@ impl McpHttp {
         McpHttp { service, sessions, uses }
     }
 
+    /// Answers a request. The session is held from before the SDK sees it until the answer is read, so that no long call counts as quiet.
     pub async fn handle(&self, parts: Parts, body: Bytes) -> Result<Response, Refusal> {
         let speaks = Speaks::of(&parts.headers, &body);
         if speaks.begins && speaks.header.as_deref().is_some_and(|version| version >= NEWEST) {

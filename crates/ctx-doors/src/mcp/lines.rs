@@ -212,6 +212,7 @@ where
 {
     type Error = io::Error;
 
+    /// The answer is counted before the future is polled, so that `receive` sees how much waits whether or not anyone writes.
     fn send(
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,

@@ -48,6 +48,7 @@ impl Outline {
         self.has_method && !self.has_id
     }
 
+    /// Takes the next bytes, cut anywhere. In a string it searches for the next quote or backslash, because a long line is mostly strings.
     pub fn take(&mut self, mut bytes: &[u8]) {
         while let Some((byte, rest)) = bytes.split_first() {
             match self.place {
@@ -75,6 +76,7 @@ impl Outline {
         }
     }
 
+    /// Takes a byte outside of strings. Only keys of the outermost object count: an `id` among the params is not the request's.
     fn between(&mut self, byte: u8) {
         match byte {
             b'"' => {
@@ -109,6 +111,7 @@ impl Outline {
         }
     }
 
+    /// Ends a value. An id that is too long stays unknown, but the line has one and so is no notice.
     fn end_value(&mut self) {
         if self.depth != 1 {
             return;

@@ -267,6 +267,7 @@ impl ServerHandler for McpServer {
         Err(ErrorData::invalid_params(format!("invalid params for `{method}`; {wanted}"), None))
     }
 
+    /// The answer is cut before its text is made of it, so that both forms have the same output.
     async fn call_tool(
         &self,
         request: CallToolRequestParams,

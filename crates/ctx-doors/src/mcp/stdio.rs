@@ -41,6 +41,7 @@ pub async fn serve_stdio(
     served
 }
 
+/// Serves until one of the ends. Signals are caught before `waits` is called: one that comes right after must still end the shells.
 async fn serve(server: McpServer, waits: impl FnOnce()) -> Result<(), McpError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -35,6 +35,7 @@ const ERRANDS: usize = 16;
 /// Frames that wait for a slow client; each is at most a frame long.
 const QUEUE: usize = 8;
 
+/// Serves a client. One whose credentials the kernel does not give is closed, because only they say whose sessions it may use.
 pub(super) async fn serve(stream: UnixStream, engine: Engine, object: Object, stop: CancellationToken) {
     let caller = match caller(&stream) {
         Ok(caller) => caller,
@@ -196,6 +197,7 @@ impl Client {
         send(&self.out, &refused(request, refusal)).await;
     }
 
+    /// Posts a message and follows its run from the first record on, also where the message was posted before: its sender may have lost frames.
     async fn on_send(&mut self, request: Send) -> Result<(), Refusal> {
         const TRIES: usize = 3;
         if !request.earlier.is_empty() && !matches!(self.object, Object::Model { .. }) {
@@ -279,6 +281,7 @@ impl Client {
         }
     }
 
+    /// Follows a session. The followers of its runs are ended only when that has succeeded: a refusal takes no frames from the client.
     async fn on_resume(&mut self, target: &Target, after: Option<EventId>) -> Result<(), Refusal> {
         let missing = || Refusal::new(Code::Enoent, format!("no session {}", target.session));
         let id = self.find(target)?.ok_or_else(missing)?;
@@ -434,6 +437,7 @@ struct Shown {
 }
 
 impl Shown {
+    /// Shows all events. `biased` puts events first, so that a client that asks for nothing more still gets those that are there.
     async fn all(mut self, mut follow: Follow) {
         loop {
             let silent = self.silent.is_cancelled();

@@ -35,6 +35,7 @@ pub fn fitting_line(frame: Frame, max: usize) -> String {
     line(&cut(frame, max.saturating_sub(1024) / 12))
 }
 
+/// Shortens only the texts of a frame, so that its line stays JSON with all fields. The input of a call becomes text: half an object is none.
 fn cut(frame: Frame, max: usize) -> Frame {
     let shorten = |text: String| {
         let mut end = max.min(text.len());
@@ -168,6 +169,7 @@ fn of_answer(named: &Named, seq: u64, message: &AssistantFinished) -> Vec<(Event
     said.map(|frame| (at, frame)).into_iter().chain(used.map(|frame| (after, frame))).collect()
 }
 
+/// The frame of a tool's record. A call that is held has none: it gets one when it is started.
 fn of_tool(id: String, session: String, body: &ToolBody) -> Option<Frame> {
     match body {
         ToolBody::Started(tool) => Some(Frame::ToolCall {
@@ -196,6 +198,7 @@ fn of_tool(id: String, session: String, body: &ToolBody) -> Option<Frame> {
     }
 }
 
+/// The frames of a run's record. A failure has two, each with an id of its own, so that a client may resume between them.
 fn of_run(named: &Named, seq: u64, body: &RunBody) -> Vec<(EventId, Frame)> {
     let (at, after) = (EventId::record(seq), EventId { seq, n: 1 });
     let (id, session) = (at.to_string(), named.session.clone());

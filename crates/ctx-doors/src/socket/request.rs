@@ -64,6 +64,7 @@ pub(super) fn parse(line: &[u8]) -> Result<(Op, Option<String>), Refused> {
     Ok((op, id))
 }
 
+/// Checks a request. `op` is read as text, so that the refusal of an unknown one can name those that there are.
 fn op(request: Request) -> Result<Op, Refusal> {
     match request.op.as_deref() {
         Some("ping") => Ok(Op::Ping),
@@ -124,6 +125,7 @@ fn last_and_earlier(messages: Vec<NewMessage>) -> Result<(String, Vec<Earlier>),
     }
 }
 
+/// Which session is meant. A `space` is checked and then dropped where the session is not shared, so that a client may always send it.
 fn target(request: &Request) -> Result<Target, Refusal> {
     let name = |text: &str| Name::of_session(text);
     let session = request.session.as_deref().unwrap_or("default");

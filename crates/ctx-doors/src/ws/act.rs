@@ -17,6 +17,7 @@ pub(super) enum Act {
 }
 
 impl Act {
+    /// Reads what is asked for. `approval_id` is taken out first, because the body of the HTTP route, which is the rest, refuses unknown fields.
     pub fn read(kind: &str, mut payload: Value) -> Result<Act, Refusal> {
         match kind {
             "cancel" => {

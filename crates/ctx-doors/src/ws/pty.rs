@@ -173,6 +173,7 @@ impl Ptys {
         }
     }
 
+    /// Sends what a holder said. A reattach is recorded only of a terminal that was open when the client came: for later ones it is the first.
     async fn pass_on(&mut self, out: &mut Out, id: TerminalId, message: HolderMessage) -> Result<(), Left> {
         match message {
             HolderMessage::Attached(lines) => {
@@ -264,6 +265,7 @@ impl Ptys {
         self.type_into(id, ToHolder::Input(bytes))
     }
 
+    /// Hands input to a terminal's task. It never waits for room, because the frames of the session come through the same loop.
     fn type_into(&self, id: Ulid, act: ToHolder) -> Result<(), Refusal> {
         if !self.may_type {
             return Err(Refusal::new(Code::Eacces, "an observer cannot type"));

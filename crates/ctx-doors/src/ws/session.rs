@@ -121,6 +121,8 @@ impl Guest {
         out.goodbye(left).await;
     }
 
+    /// The order of the branches is that of `biased`: the session's end, then what the client says, and frames that wait come last, so that
+    /// a long replay does not delay a cancel.
     async fn talk(
         &mut self,
         out: &mut Out,
@@ -172,6 +174,7 @@ impl Guest {
         }
     }
 
+    /// The first frame. A session that cannot be found any more is shown as ended, because its client has been let in already.
     fn welcome(&self, hello: &Hello, start: Start, terminals: Vec<Value>) -> Welcome {
         let found = self.engine.find(self.visitor.caller, self.id);
         Welcome {

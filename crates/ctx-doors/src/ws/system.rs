@@ -25,6 +25,7 @@ struct Listener {
     told: Option<Counts>,
 }
 
+/// Serves a listener. A stop is seen also in the middle of a send, so that a slow client does not delay the daemon's end.
 pub(crate) async fn serve(api: Api, visitor: Visitor, socket: WebSocket) {
     let _counted = api.hub.tasks().token();
     let stop = api.hub.closing().clone();
@@ -41,6 +42,7 @@ pub(crate) async fn serve(api: Api, visitor: Visitor, socket: WebSocket) {
 }
 
 impl Listener {
+    /// Subscribes before it sends the first counts, so that no change in between is missed.
     async fn talk(
         &mut self,
         out: &mut Out,
@@ -135,6 +137,7 @@ impl Listener {
         self.tell(out, kind, payload).await
     }
 
+    /// Sends a session as it is now and not as it was at the change: of several changes at once each frame may show the last.
     async fn tell_session(&mut self, out: &mut Out, id: SessionId, change: Change) -> Result<(), Left> {
         // Gone again already, or not theirs to see.
         let Ok(found) = self.api.engine.find(self.visitor.caller, id) else { return Ok(()) };

@@ -246,6 +246,7 @@ impl Messages {
         }
     }
 
+    /// Closes a block. Thinking without a signature is not kept, because the API refuses it when it is sent again.
     fn stop(&mut self, index: u64) -> Vec<Piece> {
         match self.open.remove(&index) {
             Some(Open::Thinking { text, signature }) if !signature.is_empty() => {

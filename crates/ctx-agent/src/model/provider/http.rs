@@ -113,6 +113,7 @@ impl Ask<'_> {
         client(self.setup).map_err(|detail| ModelError::BadSetup { model: self.model.to_owned(), detail })
     }
 
+    /// The headers of a request. The operator's own come last, so that one of the same name replaces ours.
     fn headers(&self) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         let bad = |what: &str| ModelError::BadSetup {
@@ -167,6 +168,7 @@ impl Ask<'_> {
         self.hide(refused.error())
     }
 
+    /// Reads a body up to the limit. `time` holds for each piece of it and not for the whole.
     async fn body(&self, mut response: Response, time: Duration) -> Result<String, ModelError> {
         let mut body = Vec::new();
         loop {

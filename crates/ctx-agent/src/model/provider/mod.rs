@@ -124,6 +124,8 @@ impl Remote {
         }
     }
 
+    /// Sends a request. A server of another maker that refuses the newer format is asked once more in the older one; its address is remembered
+    /// while this process lives, so that later calls cost one request.
     async fn begin(&self, request: &Request) -> Result<Streaming, ModelError> {
         let shown = in_api(&request.model);
         let key = self.setup.key(&shown).await?;
@@ -249,6 +251,7 @@ impl Answer for Streaming {
         Box::pin(async move {
             loop {
                 if let Some(event) = self.ready.pop_front() {
+                    // Usage is shown to nobody: a call that breaks after it can still be made again.
                     self.has_spoken |= !matches!(event, Event::Usage(_));
                     return Ok(Some(event));
                 }

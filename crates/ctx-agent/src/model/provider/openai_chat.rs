@@ -124,6 +124,7 @@ impl Reader for Chat {
         if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
             return Err(Trouble::Said(error.clone()));
         }
+        // Read before the choice: the chunk with the usage may have no choices.
         if let Some(usage) = chunk.get("usage").and_then(Value::as_object) {
             self.usage = Some(count(usage));
         }

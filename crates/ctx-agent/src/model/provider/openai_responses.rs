@@ -132,6 +132,7 @@ impl Reader for Responses {
 }
 
 impl Responses {
+    /// Takes a finished item. Reasoning that is not encrypted is dropped: the provider stores nothing, so its id alone would name nothing.
     fn item(&mut self, item: &Value) -> Vec<Piece> {
         match text_at(item, "/type") {
             Some("reasoning") if item["encrypted_content"].is_string() => {

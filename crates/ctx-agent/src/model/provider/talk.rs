@@ -173,6 +173,7 @@ pub struct Names {
 }
 
 impl Names {
+    /// Fits the names of tools. Names that become equal are numbered, so that each name that is sent means one tool.
     pub fn of(tools: &[ToolSpec]) -> Names {
         let mut taken: BTreeSet<String> = BTreeSet::new();
         let mut pairs = Vec::new();

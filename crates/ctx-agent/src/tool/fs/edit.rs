@@ -76,6 +76,7 @@ impl Tool for FsEdit {
         true
     }
 
+    /// The edits are made in memory here, so that the operator who is asked sees the diff of what will be written.
     fn plan(&self, input: Value, scope: &Arc<Scope>) -> Result<Plan, ToolError> {
         let Input { path, edits } = arguments(&self.spec(), input)?;
         let bad = |message: String| ToolError::new(Code::Einval, message);

@@ -221,6 +221,7 @@ impl<'a> Search<'a> {
         made
     }
 
+    /// Searches a directory. Links are not followed, so that no directory is searched twice or for ever.
     fn directory(&mut self, dir: &Found, ignores: &mut Vec<Gitignore>) -> Result<(), ToolError> {
         if self.scope.stop.is_cancelled() {
             return Err(ToolError::new(Code::Eintr, "the run was stopped"));
@@ -261,6 +262,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
+    /// Searches a file that `fs.read` would be allowed to read: a search must not show what a read is denied.
     fn file(&mut self, found: &Found) {
         let subjects = path_subjects(&found.path, self.scope);
         if self.scope.policy.decide("fs.read", Effects::None, &subjects) != Verdict::Allow {

@@ -173,6 +173,7 @@ impl Access {
         self.change(move |tokens| tokens.remove(id, |row| all || row.uid == caller.uid)).await
     }
 
+    /// Changes the tokens on a blocking thread, because every change writes and syncs the whole file.
     async fn change<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Tokens) -> Result<T, tokens::TokensError> + Send + 'static,

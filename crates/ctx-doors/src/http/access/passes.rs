@@ -34,6 +34,7 @@ impl Passes {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds a pass and drops those that are too old: one that is never shown is dropped nowhere else.
     pub fn add(&self, hash: Hash, caller: Caller, token: Option<Ulid>, now: Instant) {
         let mut table = self.lock();
         table.retain(|_, pass| now.saturating_duration_since(pass.made) < self.life);

@@ -127,6 +127,7 @@ fn unhex(text: &str) -> Option<Hash> {
 }
 
 impl Tokens {
+    /// Reads the file. Lines that are not understood are kept and written again, so that an older daemon does not lose the tokens of a newer one.
     pub fn open(path: PathBuf, now: Timestamp) -> Result<Tokens, TokensError> {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
