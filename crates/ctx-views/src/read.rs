@@ -23,6 +23,7 @@ use crate::error::ViewError;
 use crate::files::{self, Disagreement, Meta, record_of};
 use crate::witness::Sources;
 pub use conversation::{Conversation, RemovedBy, Said, Wanted};
+pub use find::ID_PART_MIN;
 pub use messages::{Ended, Messages};
 pub use outputs::Outputs;
 pub use place::{Object, Place, SessionRef, SessionsDir};

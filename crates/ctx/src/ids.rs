@@ -1,17 +1,15 @@
-//! Finds what a word names by its id: the whole id, a unique beginning, or a unique end of six characters or more. Sessions
+//! Finds what a word names by its id: the whole id, or a unique beginning or end of six characters or more. Sessions
 //! are found in the same way by `ctx_views::read`, in the tree.
 
 use ctx_session::Code;
+use ctx_views::read::ID_PART_MIN;
 
 use crate::failure::Failure;
-
-/// The shortest end of an id that names something.
-const END_MIN: usize = 6;
 
 /// Whether a word is this id, its beginning or its end.
 pub fn is_part(id: &str, word: &str) -> bool {
     let word = word.to_ascii_uppercase();
-    !word.is_empty() && (id.starts_with(&word) || (word.len() >= END_MIN && id.ends_with(&word)))
+    word.len() >= ID_PART_MIN && (id.starts_with(&word) || id.ends_with(&word))
 }
 
 /// The one item that a word names. `kind` is what the items are (`checkpoint`), for the message; `hint` says how to list them.
@@ -40,15 +38,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unique_beginning_or_a_unique_end_of_six_names_one() {
+    fn a_unique_beginning_or_end_of_six_names_one() {
         let ids = ["01AAAAAAAA111111", "01AAAAAAAB222222", "01BBBBBBBB222222"];
         let found =
             |word: &str| one(ids, |id| (*id).to_owned(), word, ("thing", "look")).map_err(|f| f.exit());
-        assert_eq!(found("01b"), Ok(ids[2]));
+        assert_eq!(found("01bbbb"), Ok(ids[2]));
         assert_eq!(found("A111111"), Ok(ids[0]));
-        assert_eq!(found("11111"), Err(1), "too short for an end");
+        assert_eq!(found("11111"), Err(1), "too short");
+        assert_eq!(found("01B"), Err(1), "too short");
         assert_eq!(found("222222"), Err(2));
-        assert_eq!(found("01A"), Err(2));
+        assert_eq!(found("01AAAA"), Err(2));
         assert_eq!(found(""), Err(1));
     }
 }

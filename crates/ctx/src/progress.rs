@@ -4,6 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::words::shorten;
+
 /// How often the line changes at most.
 const PAUSE: Duration = Duration::from_millis(100);
 const BAR: usize = 24;
@@ -27,8 +29,11 @@ impl Progress {
             return;
         }
         *last = Some(Instant::now());
-        // That it cannot be shown changes nothing.
-        let _ = write!(std::io::stderr(), "\r\x1b[K{} {} {words}", self.what, bar(done, total));
+        // A line that wraps could not be taken away. That it cannot be shown changes nothing.
+        let width =
+            rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col));
+        let line = shorten(&format!("{} {} {words}", self.what, bar(done, total)), width.saturating_sub(1));
+        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     }
 
     /// Takes the line away.

@@ -2,9 +2,10 @@
 
 use ctx_agent::nearest::nearest;
 use ctx_api::http::{List, Project, Session};
+use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::{Code, Name, SessionId, Ulid};
 use ctx_views::db::{Flawed, IndexReader, Viewer};
-use ctx_views::read::{Place, ReadError, Reader, SessionRef, SessionsDir};
+use ctx_views::read::{ID_PART_MIN, Place, ReadError, Reader, SessionRef, SessionsDir};
 use serde::de::DeserializeOwned;
 
 use crate::client::Api;
@@ -140,6 +141,27 @@ fn unknown(reader: &Reader, word: &str) -> Failure {
     Failure::new(Code::Enoent, message).hint(hint)
 }
 
+/// Refuses an agent that nobody knows: nothing found would look as if it had no sessions.
+pub fn check_agent(reader: &Reader, agent: Option<&Name>) -> Result<(), Failure> {
+    let Some(agent) =
+        agent.filter(|agent| !reader.is_agent(agent) && !IMPORT_AGENTS.contains(&agent.as_str()))
+    else {
+        return Ok(());
+    };
+    let mut known: Vec<String> = Vec::new();
+    for place in reader.places(own_uid())? {
+        known.extend(reader.session_dirs(&place)?.iter().map(|dir| dir.object.to_string()));
+    }
+    if known.iter().any(|one| one == agent.as_str()) {
+        return Ok(());
+    }
+    let agents = ctx_agent::describe::agents(reader.root()).unwrap_or_default();
+    known.extend(agents.iter().map(ToString::to_string));
+    Err(Failure::new(Code::Enoent, format!("no agent \"{agent}\""))
+        .did_you_mean(agent.as_str(), known)
+        .hint("`ctx agent ls` lists the agents"))
+}
+
 /// Every agent with sessions, and every `agent/name`, that the user can read.
 pub fn named(reader: &Reader) -> Result<Vec<String>, ReadError> {
     /// Sessions of one agent among which a similar name is looked for.
@@ -156,8 +178,8 @@ pub fn named(reader: &Reader) -> Result<Vec<String>, ReadError> {
     Ok(all)
 }
 
-/// The name in the list that the user probably meant: of the agent in the word or that of this directory, else the same
-/// session name of some agent, else the nearest by edit distance, where a word without an agent is compared with the
+/// The name in the list that the user probably meant: the same session name of some agent, else the nearest of the agent in
+/// the word or that of this directory, else the nearest of all by edit distance, where a word without an agent is compared with the
 /// session names too.
 fn meant(word: &str, all: &[String], here: Option<&str>) -> Option<String> {
     let session_of = |name: &str| name.rsplit_once('/').map(|(_, session)| session.to_owned());
@@ -167,11 +189,11 @@ fn meant(word: &str, all: &[String], here: Option<&str>) -> Option<String> {
         word.rsplit_once('/').map_or((here, word), |(agent, session)| (Some(agent), session));
     let of_agent = |name: &&String| name.rsplit_once('/').map(|(of, _)| of) == agent;
     let own: Vec<String> = all.iter().filter(of_agent).filter_map(|name| session_of(name)).collect();
-    if let (Some(agent), Some(near)) = (agent, nearest(typed, own.iter().map(String::as_str))) {
-        return Some(format!("{agent}/{near}"));
-    }
     if let Some(same) = with_session(typed) {
         return Some(same);
+    }
+    if let (Some(agent), Some(near)) = (agent, nearest(typed, own.iter().map(String::as_str))) {
+        return Some(format!("{agent}/{near}"));
     }
     if let Some(near) = nearest(word, all.iter().map(String::as_str)) {
         return Some(near.to_owned());
@@ -204,8 +226,6 @@ pub fn find_id(root: &Root, word: &str) -> Result<SessionId, Failure> {
 
 /// The session that a word names of those that have failed and that no directory shows: the index knows them.
 fn lost(reader: &Reader, word: &str) -> Option<Flawed> {
-    /// Characters of an id that name one.
-    const PART_MIN: usize = 6;
     let index = IndexReader::open(&reader.root().join(root::INDEX)).ok()?;
     let spaces = reader.places(own_uid()).ok()?.into_iter().filter_map(|place| match place {
         Place::Shared { space } => Some(space),
@@ -215,7 +235,7 @@ fn lost(reader: &Reader, word: &str) -> Option<Flawed> {
     let part = word.to_ascii_uppercase();
     let is_it = |flawed: &Flawed| {
         let id = flawed.item.id().to_string();
-        let is_part = part.len() >= PART_MIN && (id.starts_with(&part) || id.ends_with(&part));
+        let is_part = part.len() >= ID_PART_MIN && (id.starts_with(&part) || id.ends_with(&part));
         (flawed.is_gone || flawed.broken.is_some()) && (is_part || label_of_lost(flawed) == word)
     };
     let mut found = index.queries().flawed(&viewer).ok()?.into_iter().filter(is_it);

@@ -191,7 +191,7 @@ impl Reading {
             return Err(start("the directory's name is not UTF-8; use another directory".to_owned()));
         };
         let (text, owner) = self.text(&dir, PROJECT_FILE).map_err(|error| match error {
-            NoText::NotThere => start(format!("no {PROJECT_FILE} in {place}; `ctx project init` writes one")),
+            NoText::NotThere => start(format!("no {PROJECT_FILE} in {place}; `ctx project init` writes one, `ctx project rm` goes on without one")),
             NoText::Problem(at, message) => vec![problem_at(at, message)],
         })?;
         *slug = slug_of(&text);

@@ -169,8 +169,11 @@ impl Inner {
             return Ok(true);
         }
         Ok(self.project_log(slug)?.with(|project| {
-            // One that was removed comes back under its name.
-            project.entry.as_ref().is_some_and(|entry| !is_same_plain(entry, caller, directory))
+            // One that was removed comes back under its name, also if a file described it: its sessions are found again.
+            project.entry.as_ref().is_some_and(|entry| {
+                let is_removed = entry.removed_at.is_some() && entry.owner == caller.uid;
+                !(is_same_plain(entry, caller, directory) || is_removed && entry.directory == directory)
+            })
         }))
     }
 

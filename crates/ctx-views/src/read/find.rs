@@ -128,6 +128,9 @@ impl Reader {
         if wanted.is_empty() || wanted.len() > 26 || !wanted.chars().all(is_id) {
             return Err(ReadError::BadName { text: text.to_owned() });
         }
+        if wanted.len() < ID_PART_MIN {
+            return Err(ReadError::NotFound { text: text.to_owned() });
+        }
         let mut matches = Vec::new();
         for place in self.places(uid)? {
             for sessions in self.session_dirs(&place)? {
@@ -137,7 +140,7 @@ impl Reader {
                     // One that cannot be read is not the one that is meant.
                     let Ok(meta) = self.meta(&session) else { continue };
                     let id = meta.id.to_string();
-                    if id.starts_with(&wanted) || (wanted.len() >= ID_END_MIN && id.ends_with(&wanted)) {
+                    if id.starts_with(&wanted) || id.ends_with(&wanted) {
                         matches.push((meta.id.to_string(), session));
                     }
                 }
@@ -154,8 +157,9 @@ impl Reader {
     }
 }
 
-/// The end of an id is random, so a few characters of it name a session; its beginning is a time.
-const ID_END_MIN: usize = 6;
+/// The shortest beginning or end of an id that names something. Every id of a decade begins with the same character, and a
+/// short word is more likely the name of what is not there yet.
+pub const ID_PART_MIN: usize = 6;
 
 /// A name that stays one directory: those of sessions whose name another has now are longer than others.
 fn is_session_name(name: &str) -> bool {

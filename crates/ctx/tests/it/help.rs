@@ -75,6 +75,11 @@ fn completions_know_sessions_agents_models_and_checkpoints() {
     assert_eq!(offered(&["show", "coder/p"]), "coder/plan\n");
     assert_eq!(offered(&["show", "pl"]), "plan\n", "a bare name of this directory");
     assert_eq!(offered(&["send", "-a", "co"]), "coder\n");
+    for words in [["agent", "edit", "co"].as_slice(), &["set", "co"], &["cat", "co"], &["which", "co"]] {
+        assert_eq!(offered(words), "coder\n", "{words:?}");
+    }
+    assert_eq!(offered(&["cat", "fs.re"]), "fs.read\n");
+    assert_eq!(offered(&["model", "rm", "deb"]), "debug\n");
     assert_eq!(offered(&["chat", "--model", "debug:s"]), "debug:script\n");
     daemon
         .ctx(&["send", "--detach", "--session", "plan", "--model", "debug:script", crate::support::SLOW])
@@ -98,6 +103,8 @@ fn completions_know_sessions_agents_models_and_checkpoints() {
     };
     assert_eq!(bash("ctx show coder/p"), "coder/plan\n");
     assert_eq!(bash("ctx send --model debug:s"), "script\n");
+    assert_eq!(bash("ctx send --model=debug:s"), "script\n");
+    assert_eq!(bash("ctx ls --sort=na"), "name\n");
     assert_eq!(bash("ctx project tr"), "trust\n");
     // In fish, which is asked in its own words.
     let fish = |line: &str| {

@@ -97,7 +97,9 @@ fn name_of(session: &Session) -> String {
 }
 
 fn list(api: &Api<'_>, json: bool) -> Result<(), Failure> {
-    let waiting = sessions::in_state(api, "queued")?;
+    let mut waiting = sessions::in_state(api, "queued")?;
+    // As a waiting `ctx send` counts: the one that has waited longest is the first.
+    waiting.sort_by_key(|session| session.updated_at);
     let mut out = output::stdout();
     if json {
         for session in &waiting {

@@ -14,6 +14,7 @@ use ctx_api::model::in_api;
 use ctx_session::Limits;
 
 use crate::client::Api;
+use crate::commands::tree::known;
 use crate::failure::Failure;
 use crate::root::Root;
 use crate::{cli, here, sessions};
@@ -34,17 +35,24 @@ pub fn run(args: Args, root: Option<PathBuf>) -> Result<(), Failure> {
         Some(line) => split(&line),
         None => args.words,
     };
-    let cli = cli::command();
-    let found = match at(&cli, &words) {
-        Some(place) => candidates(&place, &words, Root::of_client(root).ok().as_ref()),
-        None => Vec::new(),
-    };
+    let found = offered(&words, Root::of_client(root).ok().as_ref());
     let mut out = crate::output::stdout();
     for candidate in found {
         writeln!(out, "{candidate}")?;
     }
     out.flush()?;
     Ok(())
+}
+
+fn offered(words: &[String], root: Option<&Root>) -> Vec<String> {
+    let cli = cli::command();
+    // `ctx help COMMAND` takes the names of commands alone.
+    match words {
+        [help, rest @ ..] if help == "help" && !rest.is_empty() => {
+            at(&cli, rest).map(|place| subcommands(&place)).unwrap_or_default()
+        }
+        words => at(&cli, words).map(|place| candidates(&place, root)).unwrap_or_default(),
+    }
 }
 
 /// The words of a line without the program's; a line that ends with white space begins a new word.
@@ -63,6 +71,8 @@ struct Place<'a> {
     value: Option<&'a Arg>,
     /// Positional words of the command before it.
     before: Vec<&'a str>,
+    /// What stands before the value in its word: `--model=`.
+    prefix: &'a str,
     typed: &'a str,
 }
 
@@ -85,13 +95,22 @@ fn at<'a>(cli: &'a Command, words: &'a [String]) -> Option<Place<'a>> {
             },
         }
     }
+    let (mut prefix, mut typed) = ("", typed.as_str());
+    if let Some((name, begun)) = typed.split_once('=')
+        && value.is_none()
+        && !only_values
+        && name.starts_with("--")
+    {
+        value = option(cli, command, name);
+        (prefix, typed) = typed.split_at(typed.len() - begun.len());
+    }
     let is_option = value.is_none() && !only_values && typed.starts_with('-');
     if value.is_none() && !is_option {
         // The last one takes all that follow.
         let positionals: Vec<&Arg> = command.get_positionals().collect();
         value = positionals.get(before.len()).or_else(|| positionals.last()).copied();
     }
-    Some(Place { command, value, before, typed })
+    Some(Place { command, value, before, prefix, typed })
 }
 
 /// The option that takes the next word as its value.
@@ -104,21 +123,23 @@ fn option<'a>(cli: &'a Command, command: &'a Command, word: &str) -> Option<&'a 
     found.filter(|arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append))
 }
 
-fn candidates(place: &Place<'_>, words: &[String], root: Option<&Root>) -> Vec<String> {
+fn subcommands(place: &Place<'_>) -> Vec<String> {
+    let shown = place.command.get_subcommands().filter(|command| !command.is_hide_set());
+    let mut names: Vec<String> = shown.map(|command| command.get_name().to_owned()).collect();
+    names.retain(|name| place.before.is_empty() && name.starts_with(place.typed));
+    names.sort();
+    names
+}
+
+fn candidates(place: &Place<'_>, root: Option<&Root>) -> Vec<String> {
     let mut found: BTreeSet<String> = BTreeSet::new();
     if place.typed.starts_with('-') && place.value.is_none() {
         let shown = place.command.get_arguments().filter(|arg| !arg.is_hide_set() && !arg.is_positional());
         found.extend(shown.filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")));
         found.extend(["--help".to_owned(), "--root".to_owned()]);
     } else {
-        if place.before.is_empty() && place.value.is_none_or(Arg::is_positional) {
-            let shown = place.command.get_subcommands().filter(|command| !command.is_hide_set());
-            found.extend(shown.map(|command| command.get_name().to_owned()));
-        }
-        // `ctx help COMMAND`.
-        if words.first().is_some_and(|first| first == "help") {
-            let cli = cli::command();
-            found.extend(cli.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name().to_owned()));
+        if place.value.is_none_or(Arg::is_positional) {
+            found.extend(subcommands(place));
         }
         if let Some(value) = place.value {
             let possible = value.get_possible_values();
@@ -130,7 +151,8 @@ fn candidates(place: &Place<'_>, words: &[String], root: Option<&Root>) -> Vec<S
             }
         }
     }
-    found.into_iter().filter(|candidate| candidate.starts_with(place.typed)).collect()
+    found.retain(|candidate| candidate.starts_with(place.typed));
+    found.into_iter().map(|candidate| format!("{}{candidate}", place.prefix)).collect()
 }
 
 /// What the name of a value stands for. Whatever cannot be read is not offered.
@@ -164,6 +186,12 @@ fn named(value: &Arg, before: &[&str], root: &Root) -> Vec<String> {
             let shown = agents.iter().filter_map(|agent| ctx_agent::project::shown_for(&root.path, agent));
             shown.map(|project| project.to_string()).chain(["default".to_owned()]).collect()
         }
+        "PROVIDER" => {
+            let models = Models::new(&root.path, Limits::default().into()).list().unwrap_or_default();
+            let named = models.iter().map(|model| in_api(&model.to_string()));
+            named.filter_map(|model| Some(model.split_once(':')?.0.to_owned())).collect()
+        }
+        "OBJECT" | "OBJECT[/FILE]" => known(root).collect(),
         _ => Vec::new(),
     }
 }
@@ -180,8 +208,7 @@ mod tests {
     use super::*;
 
     fn offered(line: &str) -> Vec<String> {
-        let (cli, words) = (cli::command(), split(line));
-        at(&cli, &words).map(|place| candidates(&place, &words, None)).unwrap_or_default()
+        super::offered(&split(line), None)
     }
 
     #[test]
@@ -192,6 +219,9 @@ mod tests {
         assert_eq!(offered("ctx ls --sort "), ["created", "name", "updated"]);
         assert_eq!(offered("ctx wait one two --for ap"), ["approval"]);
         assert_eq!(offered("ctx help che"), ["checkpoints"]);
+        assert_eq!(offered("ctx help queue "), ["discard", "list", "resume"]);
+        assert_eq!(offered("ctx ls --sort=na"), ["--sort=name"]);
+        assert_eq!(offered("ctx import --from c"), ["claude", "codex"]);
         assert_eq!(offered("ctx --root /x com"), ["compact", "completions"]);
         assert!(!offered("ctx ").contains(&"__complete".to_owned()), "what is hidden is not offered");
     }

@@ -19,7 +19,7 @@ use crate::here;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::table::{self, Cell};
-use crate::words;
+use crate::{sessions, words};
 use find::{Need, Row};
 
 /// The last column is worth so many characters before another column gives way to it.
@@ -143,6 +143,7 @@ pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
         }
         return Ok(());
     }
+    sessions::check_agent(&root.reader()?, args.agent.as_ref())?;
     let own = here::agent(&root.path).map(|agent| agent.project);
     // Whoever needs the user, and whatever else they name, may be anywhere.
     let is_wide = args.all_dirs || args.needs_me || args.agent.is_some() || args.project.is_some();
@@ -208,7 +209,7 @@ fn as_json(row: &Row) -> Result<serde_json::Value, Failure> {
         fields.insert("session".to_owned(), row.session.clone().into());
         fields.insert("path".to_owned(), row.dir.to_string_lossy().into());
         if row.need() != Need::Nothing {
-            fields.insert("needs".to_owned(), state_words(row).into());
+            fields.insert("needs".to_owned(), needs(row).into());
         }
         // What no file describes is never stale; of the rest only the daemon knows.
         if row.known.is_none() && row.meta.project.as_str() != DEFAULT_PROJECT {
@@ -292,7 +293,7 @@ fn as_table(rows: &[Row], width: Option<usize>, paint: Paint) -> String {
 
 fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
     let meta = &row.meta;
-    let word = state_words(row);
+    let word = words::shorten(&needs(row), STATE_MAX);
     let state = match (row.need(), meta.state) {
         (Need::Approval | Need::Paused | Need::Queued, _) => paint.yellow(&word),
         (Need::Failed, _) => paint.red(&word),
@@ -327,9 +328,9 @@ fn marked(row: &Row, mut plain: String, mut painted: String, paint: Paint) -> Ce
 }
 
 /// The state, and for a session that waits, what it waits for.
-fn state_words(row: &Row) -> String {
+fn needs(row: &Row) -> String {
     let with = |word: &str, reason: Option<&str>| match reason {
-        Some(reason) => words::shorten(&format!("{word}: {reason}"), STATE_MAX),
+        Some(reason) => format!("{word}: {reason}"),
         None => word.to_owned(),
     };
     let failure = row.failing.as_ref().or(row.meta.failure.as_ref()).or(row.run_failure.as_ref());

@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "AGENT")]
     agent: Option<Name>,
     /// Only sessions imported from this agent: codex, claude, opencode, goose, gemini or aider
-    #[arg(long, value_name = "AGENT", value_parser = agent, conflicts_with = "agent")]
+    #[arg(long, value_name = "AGENT", value_parser = agent(), conflicts_with = "agent")]
     from: Option<Agent>,
     /// Only sessions of this project
     #[arg(long, value_name = "PROJECT")]
@@ -118,6 +118,7 @@ impl RoleWord {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let index = index::open(root)?;
     let reader = root.reader()?;
+    sessions::check_agent(&reader, args.agent.as_ref())?;
     let now = words::now();
     let limit = if args.limit == 0 { usize::MAX } else { args.limit };
     let session = args.session.as_deref().map(|word| sessions::find_id(root, word)).transpose()?;

@@ -14,7 +14,7 @@ use crate::moment::Moment;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::table::{self, Cell};
-use crate::{index, words};
+use crate::{index, sessions, words};
 
 /// Count sessions, runs, messages, tokens and cost
 ///
@@ -82,7 +82,9 @@ impl By {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let index = index::open(root)?;
-    let viewer = index::viewer(&root.reader()?)?;
+    let reader = root.reader()?;
+    sessions::check_agent(&reader, args.agent.as_ref())?;
+    let viewer = index::viewer(&reader)?;
     let since = args.since.map(|moment| moment.seen_from(words::now()));
     let stats = index.stats(&StatsQuery { viewer, agent: args.agent, project: args.project, since })?;
     if args.json {

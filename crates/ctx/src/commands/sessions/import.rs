@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ctx_interop::Agent;
 use ctx_session::{Code, Timestamp};
 
@@ -56,7 +57,7 @@ pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
     /// Only sessions of this agent (can be repeated): codex, claude, opencode, goose, gemini or aider
-    #[arg(long, value_name = "AGENT", value_parser = agent)]
+    #[arg(long, value_name = "AGENT", value_parser = agent())]
     from: Vec<Agent>,
     /// A home directory, or a store itself [default: your home]
     #[arg(long, value_name = "DIR")]
@@ -88,9 +89,10 @@ enum What {
     },
 }
 
-pub fn agent(text: &str) -> Result<Agent, String> {
-    let known = || Agent::ALL.map(Agent::name).join(", ");
-    Agent::of_name(text).ok_or_else(|| format!("one of {} is expected", known()))
+/// Takes the name of an agent whose sessions can be imported, and offers them to completions.
+pub fn agent() -> impl TypedValueParser<Value = Agent> {
+    let names = PossibleValuesParser::new(Agent::ALL.map(Agent::name));
+    names.try_map(|name| Agent::of_name(&name).ok_or_else(|| format!("{name} is not known")))
 }
 
 pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(), Failure> {

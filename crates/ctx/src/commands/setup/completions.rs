@@ -5,14 +5,14 @@ use clap_complete::Shell;
 use crate::cli;
 use crate::failure::Failure;
 
-/// Asks `ctx __complete`; a line has no quotes that matter to it. What bash takes for a word ends at a colon, so what
-/// stands before it is taken off. Where ctx offers nothing, bash offers files.
+/// Asks `ctx __complete`; a line has no quotes that matter to it. What bash takes for a word ends at a colon or an
+/// equals sign, so what stands before it is taken off. Where ctx offers nothing, bash offers files.
 const BASH: &str = r#"_ctx() {
     local line=${COMP_LINE:0:COMP_POINT} cur
     cur=${line##*[[:space:]]}
     mapfile -t COMPREPLY < <(ctx __complete --line="$line" 2>/dev/null)
-    if [[ $cur == *:* ]]; then
-        COMPREPLY=("${COMPREPLY[@]#"${cur%"${cur##*:}"}"}")
+    if [[ $cur == *[:=]* ]]; then
+        COMPREPLY=("${COMPREPLY[@]#"${cur%"${cur##*[:=]}"}"}")
     fi
 }
 complete -o default -o bashdefault -F _ctx ctx

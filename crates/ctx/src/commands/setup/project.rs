@@ -95,7 +95,7 @@ enum What {
     /// Unregister a project; its directory and its sessions are kept
     Rm {
         /// The project's name, as `ctx project ls` shows it
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "PROJECT")]
         name: String,
         /// Do not ask for confirmation
         #[arg(short, long)]

@@ -45,8 +45,8 @@ pub struct Args {
     images: Vec<PathBuf>,
     #[command(flatten)]
     consent: Consent,
-    /// Exit when the task is stored, and print how to see it
-    #[arg(short, long, conflicts_with = "json")]
+    /// Exit when the task is stored, and print how to see it; with --json, its frames so far
+    #[arg(short, long)]
     detach: bool,
     /// Print the frames of the run, one JSON object per line
     #[arg(long)]

@@ -70,8 +70,8 @@ pub struct Args {
     images: Vec<PathBuf>,
     #[command(flatten)]
     consent: Consent,
-    /// Exit when the message is stored, and print the run's id
-    #[arg(short, long, conflicts_with = "json")]
+    /// Exit when the message is stored, and print the run's id; with --json, its frames so far
+    #[arg(short, long)]
     detach: bool,
     /// Print the frames of the run, one JSON object per line
     #[arg(long)]
@@ -129,7 +129,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         let mut interrupts = Interrupts::new()?;
         let mut talk = Talk::new(root, Object::Agent(agent.clone()));
         let end = talk.exchange(&request, wait, &mut show, &mut interrupts).await?;
-        if let (End::Accepted, Some(run)) = (end, talk.last_run()) {
+        if let (End::Accepted, Form::Text, Some(run)) = (end, form, talk.last_run()) {
             show.data(run)?;
         }
         Ok::<End, Failure>(end)
@@ -233,9 +233,11 @@ pub fn session_for_socket(root: &Root, agent: &Name, session: String) -> Result<
         return Ok(name.to_owned());
     }
     let Ok(reader) = root.reader() else { return Ok(session) };
-    let named = reader.resolve(sessions::own_uid(), &format!("{agent}/{session}"));
-    match (named, reader.resolve(sessions::own_uid(), &session)) {
-        (Err(_), Ok(found)) => Ok(reader.meta(&found)?.id.to_string()),
-        (Ok(_), _) | (Err(_), Err(_)) => Ok(session),
+    if reader.resolve(sessions::own_uid(), &format!("{agent}/{session}")).is_ok() {
+        return Ok(session);
+    }
+    match reader.resolve(sessions::own_uid(), &session) {
+        Ok(found) => Ok(reader.meta(&found)?.id.to_string()),
+        Err(_) => Ok(session),
     }
 }

@@ -62,7 +62,7 @@ enum What {
     /// Change a control file in your editor
     Edit {
         /// The agent
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "AGENT")]
         name: String,
         /// The file
         #[arg(value_name = "FILE", default_value = "prompt")]
@@ -74,7 +74,7 @@ enum What {
     /// Remove an agent; its sessions stay
     Rm {
         /// The agent
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "AGENT")]
         name: String,
         /// Do not ask
         #[arg(short, long)]

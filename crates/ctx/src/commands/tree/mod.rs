@@ -86,7 +86,7 @@ fn no_object(root: &Root, name: &str) -> Failure {
 }
 
 /// The names of the agents, models and tools of the root. What cannot be read is left out.
-fn known(root: &Root) -> impl Iterator<Item = String> {
+pub fn known(root: &Root) -> impl Iterator<Item = String> {
     let agents = agents(&root.path).unwrap_or_default();
     let models = Models::new(&root.path, Limits::default().into()).list().unwrap_or_default();
     let tools = Tools::all().specs().into_iter().map(|tool| tool.name);

@@ -20,7 +20,7 @@ Examples:
 exit codes: 0 success, 1 failed or not found, 2 bad name")]
 pub struct Args {
     /// A name; provider/model for a model
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "OBJECT")]
     name: String,
     /// Print the name and the path as JSON
     #[arg(long)]

@@ -170,7 +170,7 @@ pub fn state_dir(root: &Root, is_up: bool, report: &mut Report) {
             mode(&name, &data, 0o600, report);
         } else if kind.is_dir() {
             // Others pass through it to what is theirs.
-            let wanted = if name == ".state/scratch" { 0o711 } else { 0o700 };
+            let wanted = if matches!(&*name, ".state/scratch" | ".state/hold") { 0o711 } else { 0o700 };
             mode(&name, &data, wanted, report);
         } else if !kind.is_socket() {
             report.note(Finding::new("is not a file, directory or socket").at(name));

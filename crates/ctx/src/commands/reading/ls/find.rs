@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ctx_api::http::{Damage, List, Session};
 use ctx_journal::LogPath;
+use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::record::{Failure as SessionFailure, Usage};
 use ctx_session::{Code, Missing, Name, StateName, Timestamp};
 use ctx_views::db::{Flawed, IndexReader, ListQuery, SessionItem, Sort};
@@ -198,7 +199,9 @@ fn from_files(
     let mut rows = Vec::new();
     for place in reader.places(own_uid())? {
         for sessions in reader.session_dirs(&place)? {
-            if args.agent.as_ref().is_none_or(|agent| sessions.object == Object::Agent(agent.clone())) {
+            let is_agents =
+                args.agent.as_ref().is_none_or(|agent| sessions.object == Object::Agent(agent.clone()));
+            if is_agents && !is_of_another_project(args, reader, &sessions.object) {
                 let Some(newest) = newest(args, reader, &sessions, many, patience)? else { return Ok(None) };
                 rows.extend(newest);
             }
@@ -213,6 +216,14 @@ fn from_files(
     }
     rows.truncate(limit.saturating_add(1));
     Ok(Some(rows))
+}
+
+/// Whether an agent's sessions all belong to a project that is not asked for: its directory may hold thousands. The
+/// sessions of imported agents and of models have the project of their own directory.
+fn is_of_another_project(args: &Args, reader: &Reader, object: &Object) -> bool {
+    let (Some(Some(only)), Object::Agent(agent)) = (&args.only, object) else { return false };
+    let project = ctx_agent::project::shown_for(reader.root(), agent);
+    !IMPORT_AGENTS.contains(&agent.as_str()) && project.is_some_and(|project| project != *only)
 }
 
 /// A directory that someone copied within the root is no other session: the one that is called as its session is stays.
