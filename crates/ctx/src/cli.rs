@@ -194,7 +194,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Purge(args) => commands::sessions::purge::run(args, &with_daemon(root)?),
         Command::Restart(args) => commands::sessions::restart::run(args, &with_daemon(root)?),
         Command::Project(args) => commands::setup::project::run(args, || Root::of_client(root)),
-        Command::Space(args) => commands::setup::space::run(args, &Root::of_client(root)?),
+        Command::Space(args) => commands::setup::space::run(args, &with_daemon(root)?),
         Command::Agent(args) => commands::tree::agent::run(args, &Root::of_client(root)?),
         Command::Tool(args) => commands::tree::tool::run(args, &Root::of_client(root)?),
         Command::Which(args) => commands::tree::which::run(&args, &Root::of_client(root)?),

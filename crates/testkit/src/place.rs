@@ -122,13 +122,13 @@ impl Place {
     }
 
     /// Runs the program to its end with a text on stdin.
-    pub fn ctx_with(&self, args: &[&str], input: &str) -> Outcome {
+    pub fn ctx_with(&self, args: &[&str], input: impl AsRef<[u8]>) -> Outcome {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut stdin = child.stdin.take().expect("a pipe to the program");
         // A program that does not read to the end breaks the pipe; its outcome says the rest.
-        let _ = stdin.write_all(input.as_bytes());
+        let _ = stdin.write_all(input.as_ref());
         drop(stdin);
         outcome(&child.wait_with_output().expect("the program ends"))
     }

@@ -106,6 +106,11 @@ impl Pty {
         }
     }
 
+    /// Closes the terminal; the program is hung up and may go on.
+    pub fn close(&mut self) {
+        self.master = File::open("/dev/null").expect("/dev/null");
+    }
+
     /// Waits for the program to end; its exit code.
     #[track_caller]
     pub fn wait(&mut self) -> i32 {
@@ -117,7 +122,9 @@ impl Pty {
                 return status.code().unwrap_or(-1);
             }
             assert!(begun.elapsed() < DEADLINE, "the program goes on; the terminal has:\n{}", self.shown);
-            self.pump();
+            if !self.pump() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
     }
 

@@ -207,8 +207,13 @@ impl Chat<'_> {
     pub(super) async fn go_on_with(&mut self, checkpoint: &str, text: String) -> Result<(), Failure> {
         let resume = Resume { resolve: false, message: Some(text) };
         match self.tell::<WentOn>(&format!("/checkpoints/{checkpoint}/resume"), &resume).await {
-            Ok(_) => Ok(()),
+            // A script's next line is for what comes after the run, also before the daemon has shown that the run goes on.
+            Ok(_) => {
+                self.paused = None;
+                Ok(())
+            }
             Err(Failure::Said { message, code, .. }) => {
+                self.has_refused = true;
                 Ok(self.view.notice(&format!("not sent: {} ({code})", output::plain(&message)))?)
             }
             Err(other) => Err(other),

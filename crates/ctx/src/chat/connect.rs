@@ -203,8 +203,13 @@ impl Chat<'_> {
         loop {
             let line = tokio::select! {
                 done = &mut work => return Ok(ControlFlow::Continue(done)),
-                done = hands.next(!self.is_script) => match done {
-                    Done::Leave | Done::Interrupt => return Ok(ControlFlow::Break(())),
+                done = hands.next(!self.is_script && !self.is_unseen) => match done {
+                    Done::HungUp if self.is_unseen => continue,
+                    Done::Leave | Done::HungUp | Done::Interrupt => return Ok(ControlFlow::Break(())),
+                    Done::NotText => {
+                        self.not_text()?;
+                        continue;
+                    }
                     Done::End => {
                         self.is_ending = true;
                         continue;

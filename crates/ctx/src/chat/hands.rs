@@ -1,6 +1,6 @@
 //! What a person or a script does: lines, keys and signals, from the line editor or from plain stdin.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 use rustix::process::getpgrp;
@@ -38,8 +38,12 @@ pub enum Done {
     Line(String),
     /// Ctrl-C or Escape.
     Interrupt,
-    /// Ctrl-D, Ctrl-\\, or the terminal is gone.
+    /// A line of the input is not UTF-8.
+    NotText,
+    /// Ctrl-D, Ctrl-\\, or a terminal that cannot be read any more.
     Leave,
+    /// The terminal was closed.
+    HungUp,
     /// There is no more input, of a script.
     End,
 }
@@ -102,7 +106,7 @@ impl Hands {
             _ = self.interrupt.recv() => Done::Interrupt,
             _ = self.quit.recv() => Done::Leave,
             _ = self.terminate.recv() => Done::Leave,
-            _ = self.hangup.recv() => Done::Leave,
+            _ = self.hangup.recv() => Done::HungUp,
         }
     }
 }
@@ -113,8 +117,13 @@ fn lines() -> mpsc::Receiver<Done> {
     let is_terminal = std::io::stdin().is_terminal();
     std::thread::spawn(move || {
         for line in std::io::stdin().lines() {
-            let Ok(line) = line else { break };
-            if sender.blocking_send(Done::Line(line)).is_err() {
+            let done = match line {
+                Ok(line) => Done::Line(line),
+                // It was read to its end: the next line is another.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => Done::NotText,
+                Err(_) => break,
+            };
+            if sender.blocking_send(done).is_err() {
                 return;
             }
         }

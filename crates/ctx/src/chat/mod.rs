@@ -68,7 +68,9 @@ pub struct Options {
 pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure> {
     let observes = options.who == As::Observer;
     let (reads, writes) = (std::io::stdin().is_terminal(), std::io::stdout().is_terminal());
-    let at_editor = reads && writes && !observes;
+    // A terminal that can do nothing has no editor: it is read line by line.
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let at_editor = reads && writes && !observes && !is_dumb;
     let words = if at_editor { open::words(root) } else { editor::Words::default() };
     let runtime = client::runtime()?;
     let questions = Arc::new(Questions::default());
@@ -98,6 +100,7 @@ pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure>
             has_failed: false,
             has_refused: false,
             is_ending: false,
+            is_unseen: false,
             started: None,
             room: None,
             parts: options.parts.clone(),
@@ -149,6 +152,8 @@ struct Chat<'a> {
     has_refused: bool,
     /// The input has ended: leave when everything is answered.
     is_ending: bool,
+    /// The terminal was closed while messages waited: leave when they are sent.
+    is_unseen: bool,
     /// When we started the daemon that was gone.
     started: Option<Instant>,
     /// Our message waits for the end of another run.
@@ -306,6 +311,9 @@ impl Chat<'_> {
             if self.is_ending && self.run.is_none() && self.waiting.is_empty() {
                 return Ok(Over::Left);
             }
+            if self.is_unseen && self.waiting.is_empty() && self.room.is_none() {
+                return Ok(Over::Left);
+            }
             if self.is_ending && self.is_asking() {
                 let reason = "there is no more input, and nobody to ask".to_owned();
                 self.answer(Verdict::Deny { reason: Some(reason) }).await?;
@@ -344,20 +352,52 @@ impl Chat<'_> {
 
     /// A person may type at any time; the next line of a script is for what the session waits for.
     fn wants_line(&self) -> bool {
+        if self.is_unseen {
+            return false;
+        }
         let is_free = self.run.is_none() && self.waiting.is_empty();
         !self.is_script || is_free || self.is_asking() || self.paused.is_some()
     }
 
     async fn on_done(&mut self, done: Done) -> Result<ControlFlow<Over>, Failure> {
         match done {
-            Done::Leave => Ok(ControlFlow::Break(Over::Left)),
+            Done::Leave | Done::HungUp if self.goes_on_unseen(&done)? => Ok(ControlFlow::Continue(())),
+            Done::Leave | Done::HungUp => Ok(ControlFlow::Break(Over::Left)),
             Done::End => {
                 self.is_ending = self.who != As::Observer;
                 Ok(ControlFlow::Continue(()))
             }
             Done::Interrupt => self.interrupted().await,
+            Done::NotText => {
+                self.not_text()?;
+                Ok(ControlFlow::Continue(()))
+            }
             Done::Line(line) => self.on_line(line).await,
         }
+    }
+
+    fn not_text(&mut self) -> Result<(), Failure> {
+        self.has_refused = true;
+        Ok(self.view.notice("not sent: a line of the input is not UTF-8 text")?)
+    }
+
+    /// Whether the chat stays although its terminal is gone: messages that wait for the end of a run are sent first. A second
+    /// hang-up changes nothing, as a shell that ends sends one after the kernel.
+    fn goes_on_unseen(&mut self, done: &Done) -> Result<bool, Failure> {
+        if self.is_unseen {
+            return Ok(*done == Done::HungUp);
+        }
+        let is_gone = || rustix::termios::tcgetattr(std::io::stdin()).is_err();
+        if !self.at_editor || self.waiting.is_empty() || !is_gone() {
+            return Ok(false);
+        }
+        let nowhere = std::fs::File::options().write(true).open("/dev/null");
+        let nowhere = nowhere.map_err(|error| Failure::io("/dev/null", error))?;
+        let bent = rustix::stdio::dup2_stdout(&nowhere).and_then(|()| rustix::stdio::dup2_stderr(&nowhere));
+        bent.map_err(|error| Failure::io("/dev/null", error.into()))?;
+        (self.is_unseen, self.at_editor) = (true, false);
+        self.view.out().leave_editor();
+        Ok(true)
     }
 
     /// Ctrl-C or Escape: cancels the run; again, or where nothing runs twice, leaves.

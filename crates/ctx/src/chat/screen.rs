@@ -135,6 +135,8 @@ impl Screen {
 
     /// Nothing has come for a moment: what there is is shown.
     pub fn show_part(&mut self) -> io::Result<()> {
+        // The terminal may be narrower than when the text came: a part has one row, or the row above is not all of it.
+        self.flush()?;
         if self.has_part() {
             self.shown = self.row.len();
             self.print(Row { text: format!("{}\n", self.row), is_part: true })?;

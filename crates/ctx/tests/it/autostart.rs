@@ -174,13 +174,18 @@ fn the_unit_of_systemd_is_written_and_enabled() {
     std::fs::write(&systemctl, "#!/bin/sh\necho \"$@\" >> \"$HOME/asked\"\n").unwrap();
     std::fs::set_permissions(&systemctl, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let install =
-        place.command(&["serve", "--install"]).env("PATH", path).stdin(Stdio::null()).output().unwrap();
+    let install = place
+        .command(&["serve", "--install", "--log-level", "debug", "--no-cage"])
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let said = String::from_utf8(install.stderr).unwrap();
     assert!(install.status.success() && said.contains("loginctl enable-linger"), "{said}");
     let unit = std::fs::read_to_string(place.home().join(".config/systemd/user/ctx.service")).unwrap();
     assert!(unit.contains("KillMode=process\nDelegate=yes\n"), "{unit}");
-    assert!(unit.contains(&format!("serve --root \"{}\"", place.root().display())), "{unit}");
+    let started = format!("serve --root {} --log-level debug --no-cage\n", place.root().display());
+    assert!(unit.contains(&started), "{unit}");
     let asked = std::fs::read_to_string(place.home().join("asked")).unwrap();
     assert_eq!(asked, "--user daemon-reload\n--user enable ctx.service\n");
 }

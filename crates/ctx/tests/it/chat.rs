@@ -69,6 +69,30 @@ fn what_is_typed_during_a_run_waits_and_is_sent_at_its_end() {
 }
 
 #[test]
+fn what_waits_is_sent_although_the_terminal_was_closed() {
+    let daemon = daemon();
+    let mut pty = chat(&daemon);
+    ask(&mut pty, "/model debug:script", "from the next message on");
+    ask(&mut pty, SLOW, "begun");
+    ask(&mut pty, &script(json!([{ "text": "done as asked" }])), "[waiting for the end of the run: ");
+    pty.close();
+    daemon.ctx(&["cancel", "coder/default"]).ok();
+    assert_eq!(pty.wait(), 0);
+    until("the answer", || daemon.ctx(&["history"]).ok().contains("done as asked").then_some(()));
+}
+
+#[test]
+fn a_terminal_that_can_do_nothing_is_read_line_by_line() {
+    let daemon = daemon();
+    let mut pty = Pty::ctx_with(&daemon, &["chat"], &[("TERM", "dumb")]);
+    pty.type_keys("hello\r");
+    pty.wait_for("hello\r\nhello\r\n");
+    wait_state(&daemon, "default", "idle");
+    pty.type_keys("\x04");
+    assert_eq!(pty.wait(), 0, "{}", pty.shown());
+}
+
+#[test]
 fn the_first_ctrl_c_cancels_the_run_and_the_second_leaves() {
     let daemon = daemon();
     let mut pty = chat(&daemon);
@@ -228,6 +252,28 @@ fn in_a_pipe_a_command_that_there_is_not_is_an_error() {
     let out = daemon.ctx_with(&["chat", "coder/piped"], "/nosuch\nhello\n");
     assert_eq!(out.stdout, "> hello\nhello\n");
     assert!(out.fails(1).contains("unknown command /nosuch"));
+}
+
+#[test]
+fn in_a_pipe_the_lines_behind_an_answer_wait_for_the_end_of_the_run() {
+    let daemon = daemon();
+    let asks =
+        json!([{ "tool": { "name": "checkpoint", "input": { "reason": "q?" } } }, { "text": "thanks" }]);
+    for session in ["a", "b", "c", "d"] {
+        let name = format!("coder/{session}");
+        let lines =
+            format!("{}\nmy answer\n{}\n", script(asks.clone()), script(json!([{ "text": "behind it" }])));
+        let out = daemon.ctx_with(&["chat", &name, "--model", "debug:script"], lines).ok();
+        assert!(out.contains("thanks") && out.contains("behind it"), "{out}");
+    }
+}
+
+#[test]
+fn in_a_pipe_a_line_that_is_no_text_is_an_error() {
+    let daemon = daemon();
+    let out = daemon.ctx_with(&["chat", "coder/piped"], b"good\nx\xffy\nalso good\n");
+    assert!(out.stdout.contains("also good"), "{out:?}");
+    out.fails(1);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 mod install;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+
+use clap::ValueEnum;
 
 use crate::config::{self, LogFormat};
 use crate::failure::Failure;
@@ -55,7 +58,7 @@ pub struct Args {
     /// Run in the background; the command ends when the daemon serves
     #[arg(long, conflicts_with = "install")]
     detach: bool,
-    /// Write a systemd user unit that starts the daemon with your login, and enable it
+    /// Write a systemd user unit that starts the daemon with your login and these options, and enable it
     #[arg(long)]
     install: bool,
     /// This process is the one in the background
@@ -68,9 +71,7 @@ pub fn run(args: Args, root: Root) -> Result<(), Failure> {
         return detach(&root);
     }
     if args.install {
-        let workspace = args.workspace.map(std::path::absolute).transpose();
-        let workspace = workspace.map_err(|error| Failure::io("the workspace", error))?;
-        return install::run(&root, workspace.as_deref());
+        return install::run(&root, &installed(&args)?);
     }
     let mut config = config::load(&args.file, &config::Environment::of_process())?.config;
     if args.no_cage {
@@ -98,6 +99,33 @@ pub fn run(args: Args, root: Root) -> Result<(), Failure> {
         listen,
         detached: args.detached,
     })
+}
+
+/// The options that the daemon of the unit is started with: those of this command. Paths are whole, because systemd starts it
+/// elsewhere.
+fn installed(args: &Args) -> Result<Vec<OsString>, Failure> {
+    let whole = |path: &PathBuf| path.canonicalize().map_err(|error| Failure::io(path.display(), error));
+    let mut words: Vec<OsString> = Vec::new();
+    let mut add = |name: &str, value: OsString| words.extend([OsString::from(name), value]);
+    for (name, path) in [("--workspace", &args.workspace), ("--config", &args.file.file)] {
+        if let Some(path) = path {
+            add(name, whole(path)?.into_os_string());
+        }
+    }
+    let format = args.log_format.and_then(|format| Some(format.to_possible_value()?.get_name().to_owned()));
+    for (name, value) in
+        [("--listen", &args.listen), ("--log-format", &format), ("--log-level", &args.log_level)]
+    {
+        if let Some(value) = value {
+            add(name, value.into());
+        }
+    }
+    for name in &args.host_name {
+        add("--host-name", name.into());
+    }
+    let flags = [("--allow-remote", args.allow_remote), ("--no-cage", args.no_cage)];
+    words.extend(flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.into()));
+    Ok(words)
 }
 
 /// Starts this command again in the background, with the same arguments.

@@ -1,6 +1,6 @@
 //! `ctx serve --install`: a unit of systemd's user manager that keeps the daemon running.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,12 +12,12 @@ use crate::{output, question};
 const UNIT: &str = "ctx.service";
 
 /// Writes the unit, lets systemd read it, and offers to keep it running without a login.
-pub fn run(root: &Root, workspace: Option<&Path>) -> Result<(), Failure> {
+pub fn run(root: &Root, options: &[OsString]) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::io("the path of this program", error))?;
     let dir = xdg("XDG_CONFIG_HOME", ".config")?.join("systemd/user");
     let path = dir.join(UNIT);
     std::fs::create_dir_all(&dir)
-        .and_then(|()| std::fs::write(&path, unit(&program, &root.path, workspace)))
+        .and_then(|()| std::fs::write(&path, unit(&program, &root.path, options)))
         .map_err(|error| Failure::io(path.display(), error))?;
     output::say(format_args!("wrote {}", path.display()));
     let enabled = succeeds("systemctl", &["--user", "daemon-reload"])
@@ -56,15 +56,14 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
 
 /// Only the daemon itself is ended with the unit: what it holds beyond its own life must stay. `Delegate` gives it the
 /// cgroup in which it makes those of its cages.
-fn unit(program: &Path, root: &Path, workspace: Option<&Path>) -> String {
-    let workspace =
-        workspace.map(|dir| format!(" --workspace {}", word(dir.as_os_str()))).unwrap_or_default();
+fn unit(program: &Path, root: &Path, options: &[OsString]) -> String {
+    let options: String = options.iter().map(|option| format!(" {}", word(option))).collect();
     format!(
         "[Unit]\n\
          Description=ctx, durable sessions for coding agents\n\
          \n\
          [Service]\n\
-         ExecStart={} serve --root {}{workspace}\n\
+         ExecStart={} serve --root {}{options}\n\
          KillMode=process\n\
          Delegate=yes\n\
          Restart=on-failure\n\
@@ -78,9 +77,14 @@ fn unit(program: &Path, root: &Path, workspace: Option<&Path>) -> String {
     )
 }
 
-/// A word as systemd reads it: quoted, with `%` and `$` as they are.
+/// A word as systemd reads it: quoted where it has to be, with `%` and `$` as they are.
 fn word(text: &OsStr) -> String {
-    let text = text.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    let text = text.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.into_owned();
+    }
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{}\"", text.replace('%', "%%").replace('$', "$$"))
 }
 
@@ -90,9 +94,12 @@ mod tests {
 
     #[test]
     fn paths_stay_one_word() {
-        let unit = unit(Path::new("/opt/my ctx/ctx"), Path::new("/r%t"), Some(Path::new("/w$\"")));
+        let unit =
+            unit(Path::new("/opt/my ctx/ctx"), Path::new("/r%t"), &["--workspace".into(), "/w$\"".into()]);
         assert!(
-            unit.contains("ExecStart=\"/opt/my ctx/ctx\" serve --root \"/r%%t\" --workspace \"/w$$\\\"\"\n"),
+            unit.contains(
+                "ExecStart=\"/opt/my ctx/ctx\" serve --root \"/r%%t\" \"--workspace\" \"/w$$\\\"\"\n"
+            ),
             "{unit}"
         );
     }
