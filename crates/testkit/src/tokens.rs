@@ -186,6 +186,13 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("github-token", concat!("ghs", "_p46jQysVoHSgcBUF77kWVjMLVYmjA6U1XPyK")),
     (
         "github-token",
+        concat!(
+            "ghs",
+            "_123456_eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiIxMjM0NTYiLCJleHAiOjE3NjM1MDAwMDB9.q7Xc-R2vN_8wLkTz4bY1mH",
+        ),
+    ),
+    (
+        "github-token",
         concat!("ghr", "_B33y5Ul3uG8aEEUmsPdC9ffVf8eOhS1tOjW9YT0lvhcu3xGFP6QPSioo5CfbaFYqpq4De41Ebeu5"),
     ),
     (
@@ -269,6 +276,14 @@ pub const EXAMPLES: &[(&str, &str)] = &[
         "discord-webhook",
         concat!(
             "dis",
+            "cord.com/api/v10/webhooks/1187302767270697712/Kw3vTnB8yQ_x2LmRcZ7dHs5jPgUfEa-1oViXtNqYb6",
+            "MkWzJr4hGpCuDl9SeAf0OyIB",
+        ),
+    ),
+    (
+        "discord-webhook",
+        concat!(
+            "dis",
             "cord.com/api/webhooks/704302767270697700/oRA5SEHn7T_wzHIUPMFWbahwXdDmcOmOEhplqaUDdRk",
             "JSkePHE_WG3tvgbfHRO_DPRUZ",
         ),
@@ -285,6 +300,14 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("telegram-token", concat!("110201543", ":AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawx")),
     ("telegram-token", concat!("123456", ":ABC-DEF1234ghIkl-zyx57W2v1u123ew11")),
     ("telegram-token", concat!("/bot", "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawX")),
+    (
+        "facebook-token",
+        concat!(
+            "EAA",
+            "DZBq8ZCvR2mYBAKx1ZBfT7uL4nWc9sQdHjE0oPzXgVi6rMtKyAwU3bNlFeGqJxSkCvDhZAmTzPoRiLuWnYbEcXfQgHjKsVt",
+            "MpNrOaUdIwZBeZCyTlQkXvGhJmS",
+        ),
+    ),
     (
         "facebook-token",
         concat!(

@@ -82,6 +82,7 @@ impl Finder {
         for inner in inner {
             match inner {
                 Inner::Program(words) => self.command(words, depth + 1),
+                Inner::Input(words) => self.command(&[words, &[Word::input()]].concat(), depth + 1),
                 Inner::Package(words) => self.package(words, depth + 1),
                 Inner::Unknown(word) => self.unknown(&word.raw),
                 Inner::Text(word) => {

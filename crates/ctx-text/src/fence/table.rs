@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::wrapper::Runs::{After, Each, Package, Text, TextBefore, TextIf};
+use super::wrapper::Runs::{After, Each, Input, Package, Text, TextBefore, TextIf, TextInput};
 use super::wrapper::{ALL, Wrapper, row};
 
 /// The rows of a program. The first one whose verbs fit describes a command.
@@ -34,7 +34,8 @@ static TABLE: &[Wrapper] = &[
     row("sudo").short("ugpCchrtTUDRa").long("user group prompt chdir chroot close-from host role type other-user command-timeout").stops("e l v edit list validate"),
     row("doas").short("uCa"),
     row("pkexec").long("user"),
-    row("su sg").short("cgGsw").long("shell group supp-group whitelist-environment").text("c command session-command").operands(ALL),
+    row("sg").short("c").text("c").operands(1).runs(Text),
+    row("su").short("cgGsw").long("shell group supp-group whitelist-environment").text("c command session-command").operands(ALL),
     row("runuser").short("cugGsw").long("user shell group supp-group").text("c command session-command"),
     row("gosu su-exec setuidgid").operands(1),
     // With another environment, priority, time limit, terminal or tracer.
@@ -63,8 +64,8 @@ static TABLE: &[Wrapper] = &[
     row("screen").short("cehpsStTrRxXD"),
     row("tmux").verbs("new-session|new|new-window|neww|split-window|splitw|respawn-pane|run-shell").short("LSTcefFnstxyl").runs(Text),
     // Once for each input, or again and again.
-    row("xargs").short("InPLdasEJRS").long("max-args max-procs delimiter arg-file max-chars process-slot-var"),
-    row("parallel").short("jnNIaSLdPE").long("jobs max-args arg-file delay joblog results timeout colsep halt tmpdir workdir sshlogin env block retries").runs(Text),
+    row("xargs").short("InPLdasEJRS").long("max-args max-procs delimiter arg-file max-chars process-slot-var").runs(Input),
+    row("parallel").short("jnNIaSLdPE").long("jobs max-args arg-file delay joblog results timeout colsep halt tmpdir workdir sshlogin env block retries").runs(TextInput),
     row("find").runs(Each("-exec -execdir -ok -okdir")),
     row("fd fdfind").runs(Each("-x -X --exec --exec-batch")),
     row("watch").short("nq").long("interval equexit").runs(Text),

@@ -41,6 +41,11 @@ impl Word {
         !self.quoted && self.text.starts_with(HOLE)
     }
 
+    /// Whether an unquoted expansion in the word may make several words of it.
+    pub fn may_split(&self) -> bool {
+        !self.quoted && self.text.contains(HOLE)
+    }
+
     pub fn is_bare(&self, text: &str) -> bool {
         !self.quoted && self.is_known() && self.text == text
     }
@@ -66,6 +71,12 @@ impl Word {
     pub fn part(&self, text: &str) -> Word {
         let unknown_until = self.unknown_until.map(|_| text.len());
         Word { text: text.to_owned(), raw: self.raw.clone(), unknown_until, quoted: self.quoted }
+    }
+
+    /// Stands for the words that `xargs` reads and adds to those of a command.
+    pub fn input() -> Word {
+        let (text, raw) = (HOLE.to_owned(), "the input of xargs".to_owned());
+        Word { unknown_until: Some(text.len()), text, raw, quoted: false }
     }
 
     /// The words as one text, as `eval` joins them.

@@ -1,7 +1,7 @@
 //! How a program that runs others is described, and where in its arguments the other program stands. Which programs
 //! do is said in `table`.
 
-use super::word::Word;
+use super::word::{HOLE, Word};
 
 /// Names that are separated by blanks.
 type List = &'static str;
@@ -31,8 +31,12 @@ pub(super) enum Runs {
     Program,
     /// A package, whose program has its name, and the arguments.
     Package,
+    /// A program and its arguments; it reads more arguments.
+    Input,
     /// A command for a shell, after all words are joined.
     Text,
+    /// The same; it reads more of the command, or has it behind `:::`.
+    TextInput,
     /// The first is a command for a shell if this flag was given; otherwise it is a file.
     TextIf(List),
     /// The first is a command for a shell, and others follow.
@@ -47,6 +51,7 @@ pub(super) enum Runs {
 pub(super) enum Inner<'a> {
     Program(&'a [Word]),
     Package(&'a [Word]),
+    Input(&'a [Word]),
     Text(Word),
     Unknown(&'a Word),
 }
@@ -88,10 +93,11 @@ impl Wrapper {
         let args = self.after_verb(args)?;
         Some(match self.runs {
             Runs::After(marks) => {
-                let mark = args.iter().position(|word| has(marks, &word.text));
-                mark.and_then(|mark| args.get(mark + 1..)).map(Inner::Program).into_iter().collect()
+                let mark = args.iter().position(|word| has(marks, &word.text)).unwrap_or(args.len());
+                let (own, program) = args.split_at(mark);
+                splits(own).chain(program.get(1..).map(Inner::Program)).collect()
             }
-            Runs::Each(marks) => each(args, marks),
+            Runs::Each(marks) => splits(args).chain(each(args, marks)).collect(),
             _ => self.behind_options(self.scan(args, self.operands)),
         })
     }
@@ -101,18 +107,22 @@ impl Wrapper {
         let inner = match (self.runs, found.rest) {
             _ if has_flag(self.stops) => None,
             _ if found.text.is_some() => found.text.take().map(Inner::Text),
+            (Runs::TextInput, words) => {
+                let end = words.iter().position(|word| word.text.starts_with(":::")).unwrap_or(words.len());
+                let word = Word::joined(words.split_at(end).0);
+                // What is read replaces `{}`, or follows the command where that has none.
+                let input = if word.text.contains('{') { "" } else { HOLE };
+                Some(Inner::Text(Word { text: format!("{} {input}", word.text), ..word }))
+            }
             (_, []) => None,
             (Runs::TextIf(flag), [text, ..]) if has_flag(flag) => Some(Inner::Text(text.clone())),
             // What an unquoted variable becomes may be an option.
             (Runs::TextIf(_), [file, ..]) => file.may_be_options().then_some(Inner::Unknown(file)),
             (Runs::TextBefore, [text, _, ..]) => Some(Inner::Text(text.clone())),
             (Runs::TextBefore, _) => None,
-            // `parallel` puts values behind `:::`; without a command before that, they are the commands.
-            (Runs::Text, [values, ..]) if values.text.starts_with(":::") => Some(Inner::Unknown(values)),
-            (Runs::Text, words) => {
-                let end = words.iter().position(|word| word.text.starts_with(":::")).unwrap_or(words.len());
-                Some(Inner::Text(Word::joined(words.split_at(end).0)))
-            }
+            (Runs::Text, words) => Some(Inner::Text(Word::joined(words))),
+            // With `xargs -I` what is read replaces a part of a word and adds none.
+            (Runs::Input, words) if !has_flag("I i replace") => Some(Inner::Input(words)),
             (Runs::Package, words) => Some(Inner::Package(words)),
             (_, words) => Some(Inner::Program(words)),
         };
@@ -192,6 +202,11 @@ impl Wrapper {
             None => has(self.long, long) || has(self.text, long),
         }
     }
+}
+
+/// The first word that may become several, and so also an option with a program.
+fn splits(words: &[Word]) -> impl Iterator<Item = Inner<'_>> {
+    words.iter().find(|word| word.may_split()).map(Inner::Unknown).into_iter()
 }
 
 fn each<'a>(args: &'a [Word], marks: &str) -> Vec<Inner<'a>> {

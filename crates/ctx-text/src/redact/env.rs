@@ -1,7 +1,7 @@
 //! Which variables of an environment are secrets, by their names and values. How a value is found in a text is not
 //! decided here.
 
-use super::names::is_telling;
+use super::names::telling_kind;
 
 /// A shorter value would hide too many words.
 pub(super) const VALUE_BYTES_MIN: usize = 8;
@@ -21,13 +21,14 @@ const WORDS: [&str; 7] = ["PASS", "CREDENTIALS", "KEYS", "TOKENS", "SECRETS", "P
 /// or its last word is one of these.
 const LAST_WORDS: [&str; 6] = ["PWD", "PW", "PAT", "SK", "CRED", "CREDS"];
 
-/// Whether a variable is a secret.
-pub(super) fn is_secret(name: &str, value: &[u8]) -> bool {
+/// Whether a variable is a secret, by its name and its value.
+pub fn is_secret(name: &str, value: &[u8]) -> bool {
+    let value = value.trim_ascii();
     is_secret_name(name) && is_secret_value(value) && !is_column(name, value)
 }
 
 /// Whether a variable of this name may be a secret.
-pub(super) fn is_secret_name(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let last = words.clone().next_back().unwrap_or_default();
@@ -52,7 +53,7 @@ pub(super) fn texts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn is_column(name: &str, value: &[u8]) -> bool {
     let is_word = value.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'_');
     let is_number = value.iter().all(u8::is_ascii_digit);
-    let is_key = name.to_ascii_uppercase().ends_with("_KEY") && !is_telling(name.as_bytes());
+    let is_key = name.to_ascii_uppercase().ends_with("_KEY") && telling_kind(name.as_bytes()).is_none();
     is_key && (is_word || is_number) && value.len() < COLUMN_BYTES_MAX
 }
 

@@ -20,6 +20,8 @@ mod table;
 use std::cmp::Reverse;
 use std::sync::{Arc, LazyLock};
 
+pub use env::{is_secret as is_secret_variable, is_secret_name};
+
 use block::{Begun, Block};
 use find::Finder;
 use table::{Row, TABLE};
@@ -249,9 +251,7 @@ impl Redactor {
                 found.push(Found { from, to, mark: Mark::Kind(kind) });
             }
         }
-        if !found.is_empty() {
-            found.sort_unstable_by_key(|found| (found.from, Reverse(found.to), found.mark));
-        }
+        found.sort_unstable_by_key(|found| (found.from, Reverse(found.to), found.mark));
         self.hand_on(text, &found, sink);
         found.clear();
         self.found = found;
@@ -357,16 +357,6 @@ fn complete_len(text: &[u8]) -> Option<usize> {
 /// The kinds of tokens in the table.
 pub fn token_kinds() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|row| row.kind)
-}
-
-/// Whether a variable is a secret, by its name and its value.
-pub fn is_secret_variable(name: &str, value: &[u8]) -> bool {
-    env::is_secret(name, value.trim_ascii())
-}
-
-/// Whether a variable of this name may be one.
-pub fn is_secret_name(name: &str) -> bool {
-    env::is_secret_name(name)
 }
 
 /// Redacts a whole piece of bytes.

@@ -2,11 +2,13 @@
 //! `sshpass -p …`.
 
 use super::Span;
-use super::shape::{begins_word, is_placeholder};
+use super::shape::{Alphabet, begins_word, is_placeholder};
 
 /// A program and the options that a password follows.
 struct Program {
-    name: &'static str,
+    names: &'static [&'static str],
+    /// The word that its options follow, if it has one.
+    verb: &'static str,
     /// The password is the next word, or stands right behind a short one.
     options: &'static [&'static str],
     /// The password stands right behind the option, in the same word.
@@ -17,39 +19,48 @@ struct Program {
     flags: &'static [u8],
 }
 
-const fn program(name: &'static str, options: &'static [&'static str]) -> Program {
-    Program { name, options, is_joined: false, has_user: false, flags: b"" }
+const fn program(names: &'static [&'static str], options: &'static [&'static str]) -> Program {
+    Program { names, verb: "", options, is_joined: false, has_user: false, flags: b"" }
 }
 
-static PROGRAMS: [Program; 6] = [
+static PROGRAMS: [Program; 4] = [
     Program {
         has_user: true,
         flags: b"0123456#GIJLNORSafgijklnpqsv",
-        ..program("curl ", &["-u", "-U", "--user", "--proxy-user"])
+        ..program(&["curl"], &["-u", "-U", "--user", "--proxy-user"])
     },
-    Program { is_joined: true, ..program("mysql", &["-p"]) },
-    Program { is_joined: true, ..program("mariadb", &["-p"]) },
-    program("docker login ", &["-p", "--password"]),
-    program("podman login ", &["-p", "--password"]),
-    program("sshpass ", &["-p"]),
+    Program { is_joined: true, ..program(&["mysql", "mariadb"], &["-p"]) },
+    Program { verb: "login", ..program(&["docker", "podman"], &["-p", "--password"]) },
+    program(&["sshpass"], &["-p"]),
 ];
 const PASSWORD_BYTES_MIN: usize = 6;
 /// The words of a command are not looked at further.
 const COMMAND_BYTES_MAX: usize = 1 << 10;
 
 pub(super) fn anchors() -> impl Iterator<Item = &'static str> {
-    PROGRAMS.iter().map(|program| program.name)
+    PROGRAMS.iter().flat_map(|program| program.names.iter().copied())
 }
 
 /// The passwords on the command line that begins with the program at `at`.
 pub(super) fn passwords_behind(text: &[u8], at: usize, mut add: impl FnMut(Span)) {
-    let is_here = |program: &&Program| text[at..].starts_with(program.name.as_bytes());
+    let is_here =
+        |program: &&Program| program.names.iter().any(|name| text[at..].starts_with(name.as_bytes()));
     let Some(program) = PROGRAMS.iter().find(is_here).filter(|_| begins_word(text, at)) else { return };
+    // `mysqldump`, `mysql.exe`, `mariadb-dump`
+    let name_end = at + Alphabet::Dotted.run(text, at, COMMAND_BYTES_MAX);
+    if !text.get(name_end).is_some_and(u8::is_ascii_whitespace) {
+        return;
+    }
     let limit = text.len().min(at + COMMAND_BYTES_MAX);
     let line_end = memchr::memchr(b'\n', &text[at..limit]).map_or(limit, |len| at + len);
+    let mut is_behind_verb = program.verb.is_empty();
     let mut is_next = false;
-    for (from, to) in words(text, at + program.name.len(), line_end) {
+    for (from, to) in words(text, name_end, line_end) {
         let word = &text[from..to];
+        if !is_behind_verb {
+            is_behind_verb = word == program.verb.as_bytes();
+            continue;
+        }
         if std::mem::take(&mut is_next) {
             program.password(text, from, to).into_iter().for_each(&mut add);
             continue;

@@ -16,11 +16,11 @@ pub(super) enum Alphabet {
     Word,
     /// `Word`, `-` and `_`: base64 for URLs.
     Url,
-    /// `Url` and `.`.
+    /// `Url`, `.` and `~`: what is not encoded in a URL.
     Dotted,
     /// `Word`, `+`, `/` and `=`.
     Base64,
-    /// Everything that a token may hold: `Dotted`, `+`, `/`, `=`, `~` and `%`.
+    /// Everything that a token may hold: `Dotted`, `+`, `/`, `=` and `%`.
     Any,
 }
 
@@ -33,9 +33,9 @@ impl Alphabet {
             Alphabet::Upper => matches!(byte, b'0'..=b'9' | b'A'..=b'Z'),
             Alphabet::Word => byte.is_ascii_alphanumeric(),
             Alphabet::Url => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'),
-            Alphabet::Dotted => Alphabet::Url.has(byte) || byte == b'.',
+            Alphabet::Dotted => Alphabet::Url.has(byte) || matches!(byte, b'.' | b'~'),
             Alphabet::Base64 => byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='),
-            Alphabet::Any => Alphabet::Dotted.has(byte) || matches!(byte, b'+' | b'/' | b'=' | b'~' | b'%'),
+            Alphabet::Any => Alphabet::Dotted.has(byte) || matches!(byte, b'+' | b'/' | b'=' | b'%'),
         }
     }
 
@@ -87,11 +87,8 @@ pub(super) fn end_of_parts(text: &[u8], mut at: usize, parts: &[Part]) -> Option
             }
         };
     }
-    ends_word(text, at).then_some(at)
-}
-
-fn ends_word(text: &[u8], at: usize) -> bool {
-    !text.get(at).is_some_and(u8::is_ascii_alphanumeric)
+    let ends_word = !text.get(at).is_some_and(u8::is_ascii_alphanumeric);
+    ends_word.then_some(at)
 }
 
 /// Whether a word may begin at `at`: not inside of one, but behind an escape sequence of a terminal, an escaped character

@@ -20,6 +20,8 @@ pub(super) struct Row {
     after: &'static [Part],
 }
 
+/// These tokens may also follow a `_` or `-`, as in `backup_ghp_…`, because nothing else begins like them.
+const UNMISTAKABLE: &str = "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- sk-ant- sk-proj- sk_live_ xoxb- xoxp- npm_ pypi-AgE dckr_pat_ dop_v1_ shpat_";
 /// No anchor is shorter.
 const ANCHOR_BYTES_MIN: usize = 3;
 
@@ -79,7 +81,7 @@ pub(super) static TABLE: &[Row] = &[
     row("google-oauth-token", &["ya29."], &[at_least(Dotted, 30)]),
     row("google-refresh-token", &["1//0"], &[between(Url, 40, 200)]),
     mid("firebase-token", (Url, 11..=11), &[":APA91b"], &[at_least(Url, 120)]),
-    mid("azure-client-secret", (Any, 3..=3), &["0Q~", "1Q~", "2Q~", "3Q~", "4Q~", "5Q~", "6Q~", "7Q~", "8Q~", "9Q~"], &[between(Any, 31, 34)]),
+    mid("azure-client-secret", (Dotted, 3..=3), &["0Q~", "1Q~", "2Q~", "3Q~", "4Q~", "5Q~", "6Q~", "7Q~", "8Q~", "9Q~"], &[between(Dotted, 31, 34)]),
     mid("azure-key", (Word, 52..=52), &["JQQJ99"], &[between(Word, 20, 32)]),
     row("azure-sas", &["sig="], &[between(Any, 43, 64)]),
     mid("azure-devops-token", (Word, 76..=76), &["AZDO"], &[exactly(Word, 4)]),
@@ -98,7 +100,8 @@ pub(super) static TABLE: &[Row] = &[
     row("swarm-token", &["SWMTKN-1-", "SWMKEY-1-"], &[at_least(Any, 40)]),
     row("tailscale-key", &["tskey-"], &[at_least(Url, 20)]),
     // Code hosts and CI.
-    row("github-token", &["ghp_", "gho_", "ghu_", "ghs_", "ghr_"], &[at_least(Word, 36)]),
+    row("github-token", &["ghp_", "gho_", "ghu_", "ghr_"], &[at_least(Word, 36)]),
+    row("github-token", &["ghs_"], &[at_least(Dotted, 36)]),
     row("github-token", &["github_pat_"], &[at_least(Url, 40)]),
     row("gitlab-token", &["glpat-", "gldt-", "glrt-", "glrtr-", "glcbt-", "glptt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-", "glffct-", "glwt-"], &[at_least(Dotted, 20)]),
     row("gitlab-token", &["GR1348941"], &[at_least(Url, 20)]),
@@ -118,10 +121,11 @@ pub(super) static TABLE: &[Row] = &[
     row("slack-token", &["xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xoxe.", "xoxc-", "xoxd-", "xapp-"], &[at_least(Dotted, 20)]),
     row("slack-webhook", &["hooks.slack.com/services/", "hooks.slack.com/workflows/", "hooks.slack.com/triggers/"], &[at_least(Any, 20)]),
     row("discord-webhook", &["discord.com/api/webhooks/", "discordapp.com/api/webhooks/"], &[between(Digit, 17, 20), Text("/"), at_least(Url, 60)]),
+    row("discord-webhook", &["discord.com/api/v", "discordapp.com/api/v"], &[between(Digit, 1, 2), Text("/webhooks/"), between(Digit, 17, 20), Text("/"), at_least(Url, 60)]),
     row("teams-webhook", &["webhook.office.com/webhookb2/"], &[at_least(Url, 36), Text("@"), at_least(Any, 36)]),
     row("telegram-token", &["/bot"], &[between(Digit, 6, 10), Text(":"), between(Url, 34, 35)]),
     row("twilio-key", &["SK0", "SK1", "SK2", "SK3", "SK4", "SK5", "SK6", "SK7", "SK8", "SK9", "SKa", "SKb", "SKc", "SKd", "SKe", "SKf"], &[exactly(Hex, 31)]),
-    row("facebook-token", &["EAAB", "EAAC", "EAAG", "EAAJ", "EAAM"], &[at_least(Word, 90)]),
+    row("facebook-token", &["EAA"], &[between(Word, 91, 300)]),
     // Payment and shops.
     row("stripe-key", &["sk_live_", "sk_test_", "rk_live_", "rk_test_", "sk_org_live_"], &[at_least(Word, 16)]),
     row("stripe-webhook-secret", &["whsec_"], &[at_least(Base64, 24)]),
@@ -220,7 +224,12 @@ impl Row {
     pub fn token_at(&self, text: &[u8], at: usize, behind: usize) -> Option<Span> {
         let from = match &self.before {
             // The slash of `/bot` stands behind the name of a host.
-            None => (begins_word(text, at) || text[at] == b'/').then_some(at)?,
+            None if begins_word(text, at) || text[at] == b'/' => at,
+            None => {
+                let is_here = |fixed: &str| fixed.as_bytes() == &text[at..behind];
+                let follows_mark = matches!(text[..at], [.., b'_' | b'-']);
+                (follows_mark && UNMISTAKABLE.split(' ').any(is_here)).then_some(at)?
+            }
             Some((alphabet, lens)) => {
                 let longest = alphabet.run_before(text, at).min(*lens.end());
                 (*lens.start()..=longest).rev().map(|len| at - len).find(|from| begins_word(text, *from))?

@@ -24,6 +24,7 @@ fn a_denied_program_is_refused_however_it_is_called() {
         "/bin/rm",
         "r''m",
         "shutdown -h",
+        "sg root \"rm x\"",
     ] {
         assert!(matches!(fence.check(command), Err(Refused::Denied { .. })), "{command}");
     }
@@ -44,6 +45,15 @@ fn an_allow_list_lets_through_what_it_names_and_nothing_unknown() {
     }
     for command in ["rm", "ls | wc", "ls; $X", "git log $(id)", "echo x", "bash -c ls", "sudo ls"] {
         assert!(fence.check(command).is_err(), "{command}");
+    }
+    let finds = self::fence("", &["echo", "xargs", "sh", "find"], &[]);
+    for command in
+        ["echo '\"touch F\"' | xargs sh -c", "O='. -exec touch F ;'; find $O", "echo x | xargs find"]
+    {
+        assert!(matches!(finds.check(command), Err(Refused::Unknown { .. })), "{command}");
+    }
+    for command in ["find \"$DIR\" -name x", "find . | xargs -n1 sh -c 'echo \"$1\"' _"] {
+        assert_eq!(finds.check(command), Ok(()), "{command}");
     }
     let message = fence.check("ls; \"$X\" y").unwrap_err().to_string();
     assert!(message.contains("$X") && message.contains("cannot be known"), "{message}");

@@ -31,6 +31,7 @@ const AROUND: &[&str] = &[
     "{\\\"id\\\":\\\"@\\\"}\n",
     "https://example.org/x?id=@&n=1\n",
     "https://example.org/@/x\n",
+    "https://example.org/x?u=%3Fid%3D@%26n%3D1\n",
     "\u{1b}[32m@\u{1b}[0m ok\n",
     "\u{1b}[1;38;5;12m@\u{1b}[0m ok\n",
     "(@)\t<@>\r\n",
@@ -42,17 +43,17 @@ const AROUND: &[&str] = &[
     "printf '\\033[1;31m@\\033[0m'\n",
 ];
 
-/// What is a token only up to a `/` has none behind it.
+/// What is a token only up to a `/` or `%` has none behind it.
 fn may_stand_in(kind: &str, around: &str) -> bool {
     let takes_slash = ["slack-webhook", "teams-webhook", "swarm-token", "azure-sas", "atlassian-token"];
     let ends_in_base64 =
         ["aws-bedrock-key", "aws-session-token", "fly-token", "grafana-token", "sentry-token"];
-    let is_path = around.contains("/@/");
+    let is_path = around.contains("/@/") || around.contains("@%");
     !is_path || !takes_slash.contains(&kind) && !ends_in_base64.contains(&kind) && !is_base64(kind)
 }
 
 fn is_base64(kind: &str) -> bool {
-    ["1password-token", "intercom-token", "stripe-webhook-secret", "azure-client-secret"].contains(&kind)
+    ["1password-token", "intercom-token", "stripe-webhook-secret"].contains(&kind)
 }
 
 #[test]
@@ -105,6 +106,15 @@ fn a_token_is_called_by_its_own_name_wherever_it_stands() {
         );
         check(&format!("git clone https://{token}@host/x\n"), &format!("git clone https://{mark}@host/x\n"));
         check(&format!("use {token}.\n"), &format!("use {mark}.\n"));
+    }
+    for start in ["ghp_", "ghs_", "github_pat_", "glpat-", "sk-ant-", "xoxb-", "sk_live_", "npm_"] {
+        let Some((kind, token)) = EXAMPLES.iter().find(|(_, token)| token.starts_with(start)) else {
+            panic!("no example of {start}")
+        };
+        check(
+            &format!("backup_{token} ci-{token}\n"),
+            &format!("backup_[REDACTED:{kind}] ci-[REDACTED:{kind}]\n"),
+        );
     }
     let (host, token) = ("https://api.telegram.org", "bot123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawX");
     check(&format!("{host}/{token}/getMe\n"), &format!("{host}[REDACTED:telegram-token]/getMe\n"));

@@ -61,6 +61,10 @@ fn a_value_beside_a_telling_name_is_replaced() {
         ("api-key", "DD_API_KEY=«3f786850e387550fdab836ed7e6dc881»\r"),
         ("password", "\"A=1\\nDB_PASSWORD=«abcd1234efgh»\\nC=2\""),
         ("password", "\"A=1\\nPASS=«abcd1234efgh»\\nC=2\""),
+        ("password", "PASS=«hunter2abc»"),
+        ("password", "  pass: «hunter2abc»"),
+        ("password", "  DB_PASS: «hunter2abc»"),
+        ("password", "{\"PASS\": \"«hunter2abc»\"}"),
         ("password", "A=1\0DB_PASSWORD=«abcd1234efgh»\0C=2"),
         ("password", "set `DB_PASSWORD=«abcd1234efgh»` first"),
         ("password", "user=a,password=«abcd1234efgh»,x=1"),
@@ -119,6 +123,7 @@ fn what_is_no_literal_beside_a_telling_name_stays() {
         "if (token === 'abc12345') {} while(tok!=NULL){} #define TOKEN_EQ 257\nimport { token } from './x'\n",
         "2024-01-01T00:00:00Z INFO token: refreshing in 300s password: checking1 it secret: loading1 it\n",
         "pub const ERROR_NO_TOKEN: WIN32_ERROR = 1008u32;\ndot2_token: node.dot2_token,\n",
+        "PASS: tests/t0001-basic.sh\nPASS: test-utf8\nXPASS: t0002\nPASS:\ttest_2\n",
         "PWD=/tmp/r3/proj2/app1\nOLDPWD=/srv/app2/current\ndeclare -x PWD=\"/tmp/r3/proj2/app1\"\n",
         "checksum = \"3f786850e387550fdab836ed7e6dc881de23001b\"\npassword: correct-horse\ntoken=12345678\n",
         "src/a.rs:12:  let token: Token1234\nc.yml:3:  password: correct-horse\n+  the token: abc123xyz\n'the token: abc12345'\n",
@@ -204,6 +209,12 @@ fn passwords_in_well_known_options_are_replaced() {
         ("password", "mysqldump -h db -p'«hunter2;x»' shop"),
         ("password", "docker login -u tom -p «hunter2» registry.example.org"),
         ("password", "docker login --password=«hunter2-hunter2» -u tom"),
+        ("password", "docker  login -u tom  -p «hunter2» registry.example.org"),
+        ("password", "docker --config /x login -u tom -p «hunter2»"),
+        ("password", "podman login --tls-verify=false -p «hunter2» r"),
+        ("password", "mysql.exe -p«hunter2» shop"),
+        ("password", "mariadb-dump -p«hunter2» shop"),
+        ("password", "/opt/mysql-8.0/bin/mysqladmin -p«hunter2» ping"),
         ("password", "sshpass -p «hunter2» ssh tom@host"),
         ("password", "sshpass -p'«hunter2»' ssh tom@host"),
     ]);
@@ -225,6 +236,8 @@ fn passwords_in_well_known_options_are_replaced() {
         "mysql -P 3306 -h db -p shop\nmysql --port=3306\nmysql -port=3306\nmysqld: ready\nmysql -p\"$PASSWORD\" shop\n",
         "docker login -p $TOKEN r\ndocker login -p $(get-token --for x) r\nsshpass -p \"$PASSWORD\" ssh x\nsshpass -e ssh x\ndocker login --password-stdin r\n",
         "mysql shop; mkdir -parents/of/it\n",
+        "mariadb-plugin-connect\nmysql-proxy-0.8\nmysql-performance-schema x\nmysql-proxy-0.8.deb\n(mysql-proxying)\n",
+        "docker run -p 127.0.0.1:80:80 login\ndocker login\ndocker -p logins\n",
     ] {
         check(text, text);
     }
