@@ -14,9 +14,11 @@ run: build
 build: setup
 	$(CARGO) build --release --bin ctx
 
-test: setup-test
-	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+# What only tests need is installed while the sources are checked.
+test: setup
+	@scripts/setup test & installs=$$!; \
+	$(CARGO) fmt --all -- --check && $(CARGO) clippy --workspace --all-targets -- -D warnings; checked=$$?; \
+	wait $$installs && exit $$checked
 	RUST_TEST_THREADS=$(RUST_TEST_THREADS) CARGO=$(CARGO) scripts/test
 
 # The same with ten times the rounds of tests that kill or race, on the real disk.
