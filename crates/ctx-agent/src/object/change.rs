@@ -59,7 +59,7 @@ pub fn new_agent(
     if dir.symlink_metadata().is_ok() {
         return Err(Refusal::new(
             Code::Eexist,
-            format!("there is an agent {name}; `ctx agent edit {name}` changes it"),
+            format!("there is an agent {name}; `ctx agent ls` lists them"),
         ));
     }
     let scratch = Scratch::beside(root, &thing)?;
@@ -88,7 +88,7 @@ pub fn agent_file(root: &Path, name: &Name, file: &str, limits: &Limits) -> Resu
 }
 
 /// Whether `set` may write a file. Only listed names are accepted, which also keeps a key such as `../x` inside the directory.
-fn may_change(root: &Path, thing: &Thing, key: &str) -> Result<(), Refusal> {
+pub fn may_change(root: &Path, thing: &Thing, key: &str) -> Result<(), Refusal> {
     if !root.join(thing.control_dir()).is_dir() {
         return Err(Refusal::new(Code::Enoent, format!("{} is not there", thing.control_dir())));
     }

@@ -156,6 +156,8 @@ fn new(root: &Root, name: &Name, from: &Name, given: [(&str, Option<String>); 2]
 /// Opens a copy in the editor; what is saved is checked and takes the file's place.
 fn edit(root: &Root, name: &Name, file: &str) -> Result<(), Failure> {
     let limits = Limits::default();
+    // Before the editor opens: what was written there would have no place.
+    change::may_change(&root.path, &Thing::Agent(name.clone()), file).map_err(super::refused)?;
     let old = change::agent_file(&root.path, name, file, &limits).map_err(super::refused)?;
     let copy = std::env::temp_dir().join(format!("ctx-{name}-{file}-{}", std::process::id()));
     let failed = |error| Failure::io(copy.display(), error);
