@@ -141,8 +141,8 @@ fn unknown(reader: &Reader, word: &str) -> Failure {
     Failure::new(Code::Enoent, message).hint(hint)
 }
 
-/// Refuses an agent that nobody knows: nothing found would look as if it had no sessions.
-pub fn check_agent(reader: &Reader, agent: Option<&Name>) -> Result<(), Failure> {
+/// Says that nobody knows an agent: an empty list would look as if it had no sessions.
+pub fn note_unknown_agent(reader: &Reader, agent: Option<&Name>) -> Result<(), Failure> {
     let Some(agent) =
         agent.filter(|agent| !reader.is_agent(agent) && !IMPORT_AGENTS.contains(&agent.as_str()))
     else {
@@ -157,9 +157,10 @@ pub fn check_agent(reader: &Reader, agent: Option<&Name>) -> Result<(), Failure>
     }
     let agents = ctx_agent::describe::agents(reader.root()).unwrap_or_default();
     known.extend(agents.iter().map(ToString::to_string));
-    Err(Failure::new(Code::Enoent, format!("no agent \"{agent}\""))
-        .did_you_mean(agent.as_str(), known)
-        .hint("`ctx agent ls` lists the agents"))
+    let near = nearest(agent.as_str(), known.iter().map(String::as_str));
+    let meant = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    crate::output::say(format_args!("no agent \"{agent}\"{meant}"));
+    Ok(())
 }
 
 /// Every agent with sessions, and every `agent/name`, that the user can read.

@@ -18,7 +18,7 @@ fn an_issue_is_named_by_number_id_or_the_beginning_of_one() {
     for word in ["0", "3", "nonsense", "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
         assert!(daemon.ctx(&["issue", "show", word]).fails(1).contains("no issue"), "{word}");
     }
-    assert!(daemon.ctx(&["issue", "show", &id[..3]]).fails(2).contains("several issues"));
+    assert!(daemon.ctx(&["issue", "show", &id[..6]]).fails(2).contains("several issues"));
     assert!(daemon.ctx(&["issue", "ls", "-p", "nowhere"]).fails(1).contains("nowhere"));
     daemon.ctx(&["issue", "ls", "-p", "no/where"]).fails(2);
     daemon.ctx(&["issue", "new", " "]).fails(2);

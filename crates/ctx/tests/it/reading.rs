@@ -44,7 +44,8 @@ fn a_session_is_found_by_name_by_id_and_by_the_beginning_of_its_id() {
         assert_eq!(root.ctx(&["latest", word]).ok(), "goodbye\n", "{word}");
         assert_eq!(root.ctx(&["latest", "coder", "--session", word]).ok(), "goodbye\n", "{word}");
     }
-    let said = root.ctx(&["latest", "0"]).fails(2);
+    root.ctx(&["latest", &id[..5]]).fails(1);
+    let said = root.ctx(&["latest", &id[..6]]).fails(2);
     assert!(said.contains("matches") && said.contains("coder/default"), "{said}");
     let said = root.ctx(&["latest", "coder/nobody"]).fails(1);
     assert!(said.contains("no session \"coder/nobody\""), "{said}");

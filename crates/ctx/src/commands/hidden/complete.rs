@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(offered("ctx ls --sort "), ["created", "name", "updated"]);
         assert_eq!(offered("ctx wait one two --for ap"), ["approval"]);
         assert_eq!(offered("ctx help che"), ["checkpoints"]);
-        assert_eq!(offered("ctx help queue "), ["discard", "list", "resume"]);
+        assert_eq!(offered("ctx help queue "), ["discard", "help", "list", "resume"]);
         assert_eq!(offered("ctx ls --sort=na"), ["--sort=name"]);
         assert_eq!(offered("ctx import --from c"), ["claude", "codex"]);
         assert_eq!(offered("ctx --root /x com"), ["compact", "completions"]);

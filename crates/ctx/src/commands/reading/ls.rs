@@ -143,7 +143,7 @@ pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    sessions::check_agent(&root.reader()?, args.agent.as_ref())?;
+    sessions::note_unknown_agent(&root.reader()?, args.agent.as_ref())?;
     let own = here::agent(&root.path).map(|agent| agent.project);
     // Whoever needs the user, and whatever else they name, may be anywhere.
     let is_wide = args.all_dirs || args.needs_me || args.agent.is_some() || args.project.is_some();

@@ -118,7 +118,7 @@ impl RoleWord {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let index = index::open(root)?;
     let reader = root.reader()?;
-    sessions::check_agent(&reader, args.agent.as_ref())?;
+    sessions::note_unknown_agent(&reader, args.agent.as_ref())?;
     let now = words::now();
     let limit = if args.limit == 0 { usize::MAX } else { args.limit };
     let session = args.session.as_deref().map(|word| sessions::find_id(root, word)).transpose()?;

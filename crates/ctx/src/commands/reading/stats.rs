@@ -83,7 +83,7 @@ impl By {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let index = index::open(root)?;
     let reader = root.reader()?;
-    sessions::check_agent(&reader, args.agent.as_ref())?;
+    sessions::note_unknown_agent(&reader, args.agent.as_ref())?;
     let viewer = index::viewer(&reader)?;
     let since = args.since.map(|moment| moment.seen_from(words::now()));
     let stats = index.stats(&StatsQuery { viewer, agent: args.agent, project: args.project, since })?;

@@ -97,9 +97,7 @@ mod tests {
         let unit =
             unit(Path::new("/opt/my ctx/ctx"), Path::new("/r%t"), &["--workspace".into(), "/w$\"".into()]);
         assert!(
-            unit.contains(
-                "ExecStart=\"/opt/my ctx/ctx\" serve --root \"/r%%t\" \"--workspace\" \"/w$$\\\"\"\n"
-            ),
+            unit.contains("ExecStart=\"/opt/my ctx/ctx\" serve --root \"/r%%t\" --workspace \"/w$$\\\"\"\n"),
             "{unit}"
         );
     }
