@@ -181,6 +181,24 @@ fn another_user_has_no_part_in_a_terminal() {
 }
 
 #[test]
+fn a_holder_that_is_stopped_does_not_hold_up_a_list() {
+    let terms = Terms::start();
+    terms.run("stopped", &["cat"]);
+    let holder = peer(terms.listed("stopped")["socket"].as_str().unwrap());
+    kill_process(holder, Signal::STOP).unwrap();
+    let listed = [["term", "ls"].as_slice(), &["ls"]].map(|list| {
+        let begun = std::time::Instant::now();
+        (terms.ctx(list).ok(), begun.elapsed())
+    });
+    kill_process(holder, Signal::CONT).unwrap();
+    for (listed, took) in listed {
+        assert!(listed.contains("stopped"), "{listed}");
+        // An answer that is needed is waited for so long.
+        assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    }
+}
+
+#[test]
 fn a_full_disk_leaves_a_gap_and_everybody_is_told() {
     let terms = Terms::start();
     let hold = terms.root().join(".state/hold");
