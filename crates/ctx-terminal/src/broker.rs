@@ -291,9 +291,11 @@ impl Terminals {
             return if now.state == State::Closed { self.screen(uid, &now) } else { asked };
         }
         match &terminal.end {
-            Some(end) => Ok(end.screen.clone()),
-            // Its holder did not live to tell.
-            None => last_screen(self.transcript(uid, terminal)?).map_err(failed("read the transcript")),
+            Some(end) if end.screen.cols > 0 => Ok(end.screen.clone()),
+            // Its holder did not live to tell, or had no room for it.
+            Some(_) | None => {
+                last_screen(self.transcript(uid, terminal)?).map_err(failed("read the transcript"))
+            }
         }
     }
 
