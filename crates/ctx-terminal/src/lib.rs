@@ -33,7 +33,7 @@ pub use client::{Connection, FromHolderStream, Polled, ToHolderStream, connect, 
 pub use error::TerminalError;
 pub use export::{Chunked, Found, asciicast, raw, search, text};
 pub use footprint::{ENTER, Footprint};
-pub use hold::{become_program, hold, leave_stdio, read_spec};
+pub use hold::{INSIDE, become_program, hold, leave_stdio, read_spec};
 pub use key_names::{CursorKeys, keys, typed};
 pub use keyboard::{CTRL, Key, Piece, Stroke, pieces};
 pub use model::{Model, Screen};

@@ -27,7 +27,7 @@ use super::place::{self, End, EndReason, EndSpace, SOCKET, Spec};
 use super::protocol::{FromHolder, Size, State, Status, ToHolder, VERSION, Waiting};
 use super::transcript::Kept;
 
-pub use self::program::become_program;
+pub use self::program::{INSIDE, become_program};
 
 /// What is read at most before clients are looked at again.
 const TURN_BYTES_MAX: usize = 256 * 1024;
