@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::Account;
 use super::checks::{NewTerminal, check, has_program};
-use super::client::{Connection, Refused, connect_to};
+use super::client::{ANSWER, Connection, Refused, connect_to};
 use super::error::{TerminalError, failed};
 use super::export::Chunked;
 use super::key_names::{CursorKeys, typed};
@@ -36,6 +36,8 @@ const WAITING_STACK: usize = 64 * 1024;
 const ENDED_MAX: usize = 1_000;
 /// Terminals without an end that are asked whether they live: more than a user can have, with those whose holders were killed.
 const OPEN_MAX: usize = 10_000;
+/// How long a holder may take to answer for a list, which does not depend on one that is stopped.
+const LISTED: Duration = Duration::from_secs(1);
 /// How long a holder may take to start, and what it may say of why it does not.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_BYTES_MAX: usize = 4096;
@@ -216,7 +218,9 @@ impl Terminals {
                 }
                 terminal
             };
-            newest(&home).filter_map(|dir| look(&dir, uid).map(without_screen)).collect::<Vec<_>>()
+            newest(&home)
+                .filter_map(|dir| look_for(&dir, uid, LISTED).map(without_screen))
+                .collect::<Vec<_>>()
         })?;
         found.sort_by_key(|terminal| terminal.about.id);
         Ok(found)
@@ -287,9 +291,11 @@ impl Terminals {
             return if now.state == State::Closed { self.screen(uid, &now) } else { asked };
         }
         match &terminal.end {
-            Some(end) => Ok(end.screen.clone()),
-            // Its holder did not live to tell.
-            None => last_screen(self.transcript(uid, terminal)?).map_err(failed("read the transcript")),
+            Some(end) if end.screen.cols > 0 => Ok(end.screen.clone()),
+            // Its holder did not live to tell, or had no room for it.
+            Some(_) | None => {
+                last_screen(self.transcript(uid, terminal)?).map_err(failed("read the transcript"))
+            }
         }
     }
 
@@ -353,6 +359,11 @@ fn newest(home: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// What is in a directory; None: no terminal, or one that is being made.
 pub(super) fn look(dir: &Path, uid: u32) -> Option<Terminal> {
+    look_for(dir, uid, ANSWER)
+}
+
+/// The same, given how long its holder may take to answer.
+fn look_for(dir: &Path, uid: u32, longest: Duration) -> Option<Terminal> {
     let mut about = place::read_about(dir).ok()?;
     // Which one it is follows from where it lies.
     about.id = dir.file_name()?.to_str()?.parse().ok()?;
@@ -368,6 +379,7 @@ pub(super) fn look(dir: &Path, uid: u32) -> Option<Terminal> {
     }
     let status = connect_to(&dir.join(SOCKET), uid).and_then(|stream| {
         let mut holder = Connection::new(stream, ASK)?;
+        holder.set_timeout(Some(longest))?;
         holder.wait_for(|said| match said {
             FromHolder::Welcome(status) => Some(status),
             _ => None,

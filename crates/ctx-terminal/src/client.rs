@@ -14,7 +14,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use super::protocol::{Decoder, FromHolder, Hello, Mode, ToHolder};
 
 /// A holder answers at once; one that does not is stopped or broken.
-const ANSWER: Duration = Duration::from_secs(5);
+pub(super) const ANSWER: Duration = Duration::from_secs(5);
 /// What is asked for is answered in less: the text of the largest screen.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// So is a screen with all of its scrollback, painted.

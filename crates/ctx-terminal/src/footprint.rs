@@ -134,7 +134,7 @@ impl Footprint {
 }
 
 /// The numbers of a sequence, and what ends it; one that is too large is 0.
-fn numbers(parameters: &[u8]) -> Option<(impl Iterator<Item = u16>, u8)> {
+pub(super) fn numbers(parameters: &[u8]) -> Option<(impl Iterator<Item = u16>, u8)> {
     let end = parameters.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';'))?;
     let (body, last) = parameters.split_at_checked(end)?;
     let number = |word: &[u8]| std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()).unwrap_or(0);

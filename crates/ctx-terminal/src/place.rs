@@ -1,15 +1,17 @@
 //! What a terminal has on disk: a directory of its own in that of its user, which only that user can open.
 //!
 //! `about.json` says what it is and never changes, `transcript` grows, `sock` is there while the holder is, `end.json`
-//! says how it ended, `settled` that its session's log has that end too. A directory with neither a holder that answers nor
+//! says how it ended (until then `.end.json` keeps space on the disk for it), `settled` that its session's log has that end too. A directory with neither a holder that answers nor
 //! an end is that of a holder that was killed.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ctx_session::{SessionId, Timestamp, Ulid};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::model::Screen;
@@ -22,6 +24,8 @@ const ABOUT: &str = "about.json";
 const END: &str = "end.json";
 /// No file of ours that is read as a whole is larger: the largest has the text of a screen.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// What is kept free for an end: more than the text of a usual screen takes.
+const END_BYTES: u64 = 64 * 1024;
 pub(super) const SETTLED: &str = "settled";
 
 /// What a holder is started with; it comes on its stdin, because the environment is nobody else's business.
@@ -114,7 +118,7 @@ pub struct End {
     pub ended_at: Timestamp,
     pub bytes: u64,
     pub lines: u64,
-    /// What was on the screen.
+    /// What was on the screen; without a size where a full disk had no room for it.
     pub screen: Screen,
     /// Why the transcript has gaps.
     #[serde(default)]
@@ -125,8 +129,33 @@ pub(super) fn write_about(dir: &Path, about: &About) -> io::Result<()> {
     write(dir, ABOUT, about)
 }
 
-pub(super) fn write_end(dir: &Path, end: &End) -> io::Result<()> {
-    write(dir, END, end)
+/// Space on the disk for the end of a terminal, because the disk may be full by then.
+#[derive(Debug)]
+pub(super) struct EndSpace(File);
+
+impl EndSpace {
+    pub fn reserve(dir: &Path) -> io::Result<EndSpace> {
+        let file = private(&dir.join(unfinished(END)))?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, END_BYTES) {
+            // Not every file system can keep space.
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(EndSpace(file)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes the end; without the screen where there is no room for it.
+    pub fn fill(mut self, dir: &Path, end: &End) -> io::Result<()> {
+        self.overwrite(end).or_else(|_| self.overwrite(&End { screen: Screen::default(), ..end.clone() }))?;
+        std::fs::rename(dir.join(unfinished(END)), dir.join(END))
+    }
+
+    fn overwrite(&mut self, end: &End) -> io::Result<()> {
+        let text = serde_json::to_vec(end)?;
+        self.0.rewind()?;
+        self.0.write_all(&text)?;
+        self.0.set_len(text.len() as u64)?;
+        self.0.sync_data()
+    }
 }
 
 pub(super) fn read_about(dir: &Path) -> io::Result<About> {
@@ -164,11 +193,16 @@ pub(super) fn regular(path: &Path) -> io::Result<File> {
 
 /// Written whole or not at all.
 fn write(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
-    let unfinished = dir.join(format!(".{name}"));
+    let unfinished = dir.join(unfinished(name));
     let mut file = private(&unfinished)?;
-    io::Write::write_all(&mut file, &serde_json::to_vec(value)?)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
     file.sync_data()?;
     std::fs::rename(unfinished, dir.join(name))
+}
+
+/// What a file is called until it is whole.
+fn unfinished(name: &str) -> String {
+    format!(".{name}")
 }
 
 /// A new file that only its user can read. In its place may be a pipe that nobody reads: then this is an error.

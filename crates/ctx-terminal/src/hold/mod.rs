@@ -23,11 +23,11 @@ use self::program::Program;
 use super::boundary::Boundary;
 use super::key_names::CursorKeys;
 use super::model::Model;
-use super::place::{self, End, EndReason, SOCKET, Spec};
+use super::place::{self, End, EndReason, EndSpace, SOCKET, Spec};
 use super::protocol::{FromHolder, Size, State, Status, ToHolder, VERSION, Waiting};
 use super::transcript::Kept;
 
-pub use self::program::become_program;
+pub use self::program::{INSIDE, become_program};
 
 /// What is read at most before clients are looked at again.
 const TURN_BYTES_MAX: usize = 256 * 1024;
@@ -57,17 +57,20 @@ pub fn hold(spec: Spec, now: fn() -> Timestamp, up: impl FnOnce()) -> io::Result
     // A socket's path is short; a directory's may be long.
     std::env::set_current_dir(&spec.dir)?;
     let here = Path::new(".");
-    let mut holder = Holder::start(&spec, here, caged).inspect_err(|_| {
+    let started = EndSpace::reserve(here).and_then(|space| Ok((Holder::start(&spec, here, caged)?, space)));
+    let (mut holder, end_space) = started.inspect_err(|_| {
         // What never was a terminal leaves nothing.
         let _ = std::fs::remove_dir_all(&spec.dir);
     })?;
     up();
     let exit_code = holder.run()?;
+    let kept = holder.transcript.finish(holder.started.elapsed());
+    holder.note_gap(kept);
     let end = holder.end(exit_code, now());
-    // A full disk keeps the end from being written, but not from being said.
-    let kept = holder.transcript.finish(holder.started.elapsed()).and_then(|()| place::write_end(here, &end));
+    // An end that cannot be written can still be said.
+    let written = end_space.fill(here, &end);
     holder.say_goodbye(end);
-    std::fs::remove_file(SOCKET).and(kept)
+    std::fs::remove_file(SOCKET).and(written)
 }
 
 struct Holder {

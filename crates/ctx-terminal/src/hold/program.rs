@@ -20,6 +20,9 @@ use ctx_cage::{Io, Means, RunningCage};
 /// How the binary is called to become the program; `ctx` passes the rest of the arguments to [`become_program`].
 pub const BECOME: [&str; 2] = ["hold", "--become"];
 
+/// The variable that tells a program in which terminals it is.
+pub const INSIDE: &str = "CTX_TERMINAL";
+
 pub(super) struct Program {
     master: File,
     /// Kept open, so that a program that closes its terminal does not end it.
@@ -89,6 +92,12 @@ fn open_pty(size: Size) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((master, terminal))
 }
 
+/// The terminals that a program is in: its own, and then those that the client that started it was in.
+fn inside(spec: &Spec) -> String {
+    let outer = spec.env.iter().find(|(name, _)| name == INSIDE).map(|(_, outer)| outer.as_str());
+    [spec.about.id.to_string().as_str()].into_iter().chain(outer).collect::<Vec<_>>().join(":")
+}
+
 impl Program {
     pub fn start(spec: &Spec) -> io::Result<Program> {
         let (master, terminal) = open_pty(spec.size)?;
@@ -101,7 +110,7 @@ impl Program {
             .args(&spec.about.command)
             .env_clear()
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
-            .env("CTX_TERMINAL", spec.about.id.to_string())
+            .env(INSIDE, inside(spec))
             .stdin(stdio()?)
             .stdout(stdio()?)
             .stderr(stdio()?)
@@ -121,7 +130,7 @@ impl Program {
         let mut cage = cage.clone();
         cage.has_terminal = true;
         cage.env.extend(spec.env.iter().cloned());
-        cage.env.insert("CTX_TERMINAL".to_owned(), spec.about.id.to_string());
+        cage.env.insert(INSIDE.to_owned(), inside(spec));
         let stdio = || terminal.try_clone().map(Stdio::from);
         let io = Io { stdin: stdio()?, stdout: stdio()?, stderr: stdio()? };
         // Inside there is nothing of ours that could take the terminal for the program.

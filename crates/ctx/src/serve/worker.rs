@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ctx_agent::mcp::{McpGround, McpServers};
 use ctx_agent::model::Turn;
+use ctx_agent::project::{directory_of, shown_for};
 use ctx_agent::shells::{AgentShells, CageGround, ShellGround};
 use ctx_agent::tool::terminal::{Wanted, starter, uncaged};
 use ctx_agent::{Ask, BoxFuture, CageAsk, CageRules, Guard, Guarded, JobKind, Models, Place, Services};
@@ -32,6 +33,7 @@ use super::{passwd, projects, shells};
 use crate::commands::hidden::guard;
 use crate::config::Shells;
 use crate::failure::Failure;
+use crate::root::Root;
 use crate::shell_host::host_config;
 use crate::words;
 
@@ -78,6 +80,18 @@ impl Agents {
                 Err(error) => tracing::warn!(uid, %error, "the directories of a user could not be made"),
             }
         }
+    }
+}
+
+impl Agents {
+    /// The directory of the project that a session belongs to; None where its agent is no project's.
+    fn project_dir(&self, owner: u32, session: SessionId) -> Option<PathBuf> {
+        let reader = Root { path: self.root.clone() }.reader().ok()?;
+        let found = reader.resolve(owner, &session.to_string()).and_then(|found| reader.meta(&found)).ok()?;
+        let agent = found.agent?;
+        // Another project may have an agent of that name by now.
+        shown_for(&self.root, &agent).filter(|project| *project == found.project)?;
+        directory_of(&self.root, &agent).map(|(directory, _)| directory.into())
     }
 }
 
@@ -208,7 +222,10 @@ impl Worker for Agents {
                 let prepared = prepared.handle.downcast::<ctx_agent::Prepared>().map_err(|_| lost())?;
                 ctx_agent::own_want(&prepared)?
             }
-            None => uncaged(owner, dir.map(PathBuf::from), user_home(owner)),
+            None => {
+                let dir = dir.map(PathBuf::from).or_else(|| self.project_dir(owner, session));
+                uncaged(owner, dir, user_home(owner))
+            }
         };
         let size = Size::new(cols, rows);
         let wanted = Wanted { session, want, name, command, size, is_agents: false, now: words::now };

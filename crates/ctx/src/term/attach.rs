@@ -2,17 +2,17 @@
 //!
 //! One thread polls the keyboard, the holder and signals: a key that goes through fewer hands is echoed sooner.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use ctx_terminal::{End, FromHolder, Hello, Mode, Model, Polled, Size, ToHolder, VERSION};
+use ctx_terminal::{End, FromHolder, Hello, Mode, Model, Polled, Size, ToHolder, VERSION, without_questions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
-use signal_hook::low_level::{pipe, unregister};
+use signal_hook::consts::SIGWINCH;
 
 use super::keys::{Act, Keys, leaves};
-use super::raw::{Raw, put, size};
+use super::raw::{Keyboard, Screen, put, size};
+use super::signals::{Caught, GO};
 
 /// How long a line over the screen is shown.
 const OVERLAID: Duration = Duration::from_secs(3);
@@ -39,12 +39,12 @@ pub enum Left {
 
 /// Joins this terminal to a holder. The terminal is as it was when this returns.
 pub fn attach(stream: UnixStream, who: As) -> io::Result<Left> {
-    let raw = Raw::take();
-    // Who only watches needs no keyboard: what is shown may go to a pipe.
-    if let (Err(error), As::Writer) = (&raw, who) {
+    let keyboard = Keyboard::raw();
+    // Who only watches needs no keyboard.
+    if let (Err(error), As::Writer) = (&keyboard, who) {
         return Err(io::Error::new(error.kind(), "this is not a terminal"));
     }
-    let mut attached = Attached::new(stream, who, raw.ok())?;
+    let mut attached = Attached::new(stream, who, Screen::take()?, keyboard.ok())?;
     let left = attached.run();
     // A terminal that is gone shows nothing more.
     let _ = attached.lift_overlay();
@@ -96,26 +96,39 @@ struct Attached {
     /// What is to lie over the next fresh screen.
     text: Option<String>,
     is_shown: bool,
-    /// This terminal, where it is one.
-    raw: Option<Raw>,
+    /// It is given back before the keyboard, which forgets what the terminal has answered until then.
+    screen: Screen,
+    keyboard: Option<Keyboard>,
     /// The keyboard has not ended.
     is_typing: bool,
 }
 
 impl Attached {
-    fn new(stream: UnixStream, who: As, raw: Option<Raw>) -> io::Result<Attached> {
+    fn new(stream: UnixStream, who: As, screen: Screen, keyboard: Option<Keyboard>) -> io::Result<Attached> {
         let mode = if who == As::Writer { Mode::Write } else { Mode::Watch };
         let hello = Hello { version: VERSION, mode, size: size(), scrollback: 0 };
         let holder = Polled::new(stream, hello)?;
-        let (keys, text) = (Keys::default(), Some(hint(who).to_owned()));
-        let is_typing = raw.is_some();
+        let (keys, text) = (Keys::default(), Some(hint(who, keyboard.is_some()).to_owned()));
+        let is_typing = keyboard.is_some();
         let (overlay, terminal, cut, is_shown) = (None, None, None, false);
-        Ok(Attached { holder, who, keys, overlay, terminal, cut, text, is_shown, raw, is_typing })
+        Ok(Attached {
+            holder,
+            who,
+            keys,
+            overlay,
+            terminal,
+            cut,
+            text,
+            is_shown,
+            screen,
+            keyboard,
+            is_typing,
+        })
     }
 
     fn run(&mut self) -> io::Result<Left> {
         let mut resized = Caught::new(&[SIGWINCH])?;
-        let mut told_to_go = Caught::new(&[SIGTERM, SIGHUP, SIGINT, SIGQUIT])?;
+        let mut told_to_go = Caught::new(&GO)?;
         loop {
             let [from_holder, typed, resize, go] = self.wait(&resized, &told_to_go)?;
             if go && told_to_go.take() {
@@ -158,8 +171,8 @@ impl Attached {
         let when = |wanted: bool, flags: PollFlags| if wanted { flags } else { PollFlags::empty() };
         let mut fds = [
             PollFd::new(&self.holder, PollFlags::IN | when(self.holder.sending() > 0, PollFlags::OUT)),
-            PollFd::new(&resized.pipe, PollFlags::IN),
-            PollFd::new(&told_to_go.pipe, PollFlags::IN),
+            PollFd::new(resized, PollFlags::IN),
+            PollFd::new(told_to_go, PollFlags::IN),
             // Last: a keyboard that is not read would be reported again and again when it hangs up.
             PollFd::new(&stdin, PollFlags::IN),
         ];
@@ -203,7 +216,7 @@ impl Attached {
             }
             FromHolder::Repaint { bytes, .. } => {
                 if !std::mem::replace(&mut self.is_shown, true) {
-                    self.make_room()?;
+                    Attached::make_room()?;
                 }
                 self.overlay = None;
                 let bytes = self.fitted(bytes);
@@ -228,7 +241,7 @@ impl Attached {
     }
 
     fn misfit(&self) -> Option<Misfit> {
-        let (terminal, window) = (self.terminal?, size().filter(|_| self.raw.is_some())?);
+        let (terminal, window) = (self.terminal?, size()?);
         let is_small = terminal.cols > window.cols || terminal.rows > window.rows;
         is_small.then_some(Misfit { terminal, window })
     }
@@ -246,24 +259,24 @@ impl Attached {
         let before = self.cut.take().map(|cut| cut.sizes);
         let Some(sizes) = self.misfit() else { return screen };
         if before != Some(sizes) {
-            self.text = Some(too_small(self.who, sizes));
+            self.text = Some(too_small(self.who, self.keyboard.is_some(), sizes));
         }
         let cut = self.cut.insert(Cut { screen: Model::with_scrollback(sizes.terminal, 0), sizes });
         [Model::with_scrollback(sizes.window, 0).repaint(0), cut.show(&screen, 0)].concat()
     }
 
     /// What was on the screen before goes up into the scrollback instead of being painted over.
-    fn make_room(&self) -> io::Result<()> {
-        let Some(Size { rows, .. }) = size().filter(|_| self.raw.is_some()) else { return Ok(()) };
+    fn make_room() -> io::Result<()> {
+        let Some(Size { rows, .. }) = size() else { return Ok(()) };
         put(format!("\x1b[{rows};1H{}", "\n".repeat(usize::from(rows))).as_bytes())
     }
 
-    /// Shows output, and remembers what of it the terminal is not to keep.
+    /// Shows output. A watcher's terminal is not asked, because its answers are not for the program.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Some(raw) = &mut self.raw {
-            raw.follow(bytes);
+        match self.who {
+            As::Writer => self.screen.show(bytes),
+            As::Watcher => self.screen.show(&without_questions(bytes)),
         }
-        put(bytes)
     }
 
     /// A line over a fresh screen, until a key is typed or a moment has passed.
@@ -273,7 +286,7 @@ impl Attached {
     }
 
     fn lay_over(&mut self, text: &str, screen: &[u8]) -> io::Result<()> {
-        let Some(size) = size().filter(|_| self.raw.is_some()) else { return Ok(()) };
+        let Some(size) = size() else { return Ok(()) };
         let Size { cols, rows } = size;
         let mut below = Model::with_scrollback(size, 0);
         below.feed(screen);
@@ -308,7 +321,7 @@ impl Attached {
         for act in self.keys.read(bytes) {
             match act {
                 Act::Detach => return Ok(true),
-                Act::Help => self.show_overlay(hint(self.who).to_owned()),
+                Act::Help => self.show_overlay(hint(self.who, true).to_owned()),
                 Act::Send(bytes) if self.who == As::Writer => {
                     self.hide_overlay();
                     self.holder.tell(&ToHolder::Input(bytes));
@@ -322,50 +335,21 @@ impl Attached {
 }
 
 /// The keys.
-fn hint(who: As) -> &'static str {
+fn hint(who: As, has_keyboard: bool) -> &'static str {
     match who {
         As::Writer => "Ctrl-\\ d detaches, Ctrl-\\ Ctrl-\\ types it, Ctrl-\\ ? shows this",
-        As::Watcher => "watching; Ctrl-\\ d or q leaves",
+        As::Watcher if has_keyboard => "watching; Ctrl-\\ d or q leaves",
+        As::Watcher => "watching; Ctrl-C leaves",
     }
 }
 
 /// Why not all is shown, and what to do.
-fn too_small(who: As, Misfit { terminal, window }: Misfit) -> String {
+fn too_small(who: As, has_keyboard: bool, Misfit { terminal, window }: Misfit) -> String {
     let remedy = match who {
         As::Writer => "a key gives it your size",
-        As::Watcher => "make the window larger; q leaves",
+        As::Watcher if has_keyboard => "make the window larger; q leaves",
+        As::Watcher => "make the window larger; Ctrl-C leaves",
     };
     let (Size { cols, rows }, Size { cols: own_cols, rows: own_rows }) = (terminal, window);
     format!("cut: {cols}x{rows} in {own_cols}x{own_rows}; {remedy}")
-}
-
-/// Signals as something to poll; as before when dropped.
-struct Caught {
-    pipe: UnixStream,
-    ids: Vec<signal_hook::SigId>,
-}
-
-impl Caught {
-    fn new(signals: &[i32]) -> io::Result<Caught> {
-        let (pipe, writer) = UnixStream::pair()?;
-        pipe.set_nonblocking(true)?;
-        let mut caught = Caught { pipe, ids: Vec::new() };
-        for signal in signals {
-            caught.ids.push(pipe::register(*signal, writer.try_clone()?)?);
-        }
-        Ok(caught)
-    }
-
-    /// Whether one has come since the last time.
-    fn take(&mut self) -> bool {
-        matches!(self.pipe.read(&mut [0; 64]), Ok(1..))
-    }
-}
-
-impl Drop for Caught {
-    fn drop(&mut self) {
-        for id in self.ids.drain(..) {
-            unregister(id);
-        }
-    }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ctx_api::http::{List, NewSessionTerminal, NewTerminal, Terminal, TerminalInput, TerminalScreen};
 use ctx_session::Code;
-use ctx_terminal::{Size, connect};
+use ctx_terminal::{INSIDE, Size, connect};
 
 use crate::client::Api;
 use crate::failure::Failure;
@@ -238,6 +238,8 @@ fn start_own(
     };
     let mut env: std::collections::BTreeMap<String, String> = std::env::vars_os().filter_map(text).collect();
     if detach {
+        // Nobody sees it in this terminal.
+        env.remove(INSIDE);
         env.entry("TERM".to_owned()).or_insert_with(|| "xterm-256color".to_owned());
     }
     let new = NewTerminal {
@@ -284,9 +286,11 @@ fn name(terminal: &Terminal) -> String {
 /// Attaches, and says how it ended.
 fn carry(terminal: &Terminal, stream: UnixStream, who: As) -> Result<(), Failure> {
     let name = name(terminal);
-    if std::env::var("CTX_TERMINAL").is_ok_and(|inside| inside == terminal.id.to_string()) {
+    // What is shown in a terminal is shown by all those that it is in.
+    let id = terminal.id.to_string();
+    if std::env::var(INSIDE).is_ok_and(|inside| inside.split(':').any(|outer| outer == id)) {
         let message = format!(
-            "this is the terminal `{name}` itself: what it shows would be shown in it again, for ever"
+            "the terminal `{name}` shows this one: what it shows would be shown in it again, for ever"
         );
         return Err(Failure::new(Code::Einval, message));
     }

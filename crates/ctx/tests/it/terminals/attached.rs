@@ -181,6 +181,29 @@ fn questions_of_the_program_are_answered_once() {
     assert!(terms.screen("with").contains("[   9   ;   9   R"), "{}", terms.screen("with"));
 }
 
+#[test]
+fn a_terminal_is_not_shown_in_one_that_it_shows() {
+    let terms = Terms::start();
+    let ctx = env!("CARGO_BIN_EXE_ctx");
+    let mut person = Pty::ctx(&terms, &["term", "run", "--name", "outer", "--", "sh"]);
+    person.wait_for("Ctrl-\\ d detaches");
+    person.type_keys(&format!("{ctx} term run --name inner -- sh\r"));
+    until("the inner one", || {
+        (terms.listed("outer")["attached"] == 1 && terms.ctx(&["term", "ls"]).ok().contains("inner"))
+            .then_some(())
+    });
+    person.wait_for("Ctrl-\\ d detaches");
+    for name in ["outer", "inner"] {
+        person.type_keys(&format!("{ctx} term attach {name}\r"));
+        person.wait_for(&format!("the terminal `{name}` shows this one"));
+    }
+    // Nobody sees this one there.
+    person.type_keys(&format!("{ctx} term run --detach --name beside -- sh\r"));
+    until("the one beside", || terms.ctx(&["term", "ls"]).ok().contains("beside").then_some(()));
+    terms.ctx(&["term", "send", "beside", "echo in $CTX_TERMINAL.", "--enter"]).ok();
+    terms.shows("beside", &format!("in {}.", terms.listed("beside")["id"].as_str().unwrap()));
+}
+
 /// A server of tmux, which outlives its clients too.
 struct Tmux(std::path::PathBuf);
 

@@ -3,6 +3,7 @@
 mod attached;
 mod outlive;
 mod painted;
+mod past;
 mod scripted;
 mod sessions;
 

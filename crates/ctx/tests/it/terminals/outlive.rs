@@ -181,6 +181,51 @@ fn another_user_has_no_part_in_a_terminal() {
 }
 
 #[test]
+fn a_holder_that_is_stopped_does_not_hold_up_a_list() {
+    let terms = Terms::start();
+    terms.run("stopped", &["cat"]);
+    let holder = peer(terms.listed("stopped")["socket"].as_str().unwrap());
+    kill_process(holder, Signal::STOP).unwrap();
+    let listed = [["term", "ls"].as_slice(), &["ls"]].map(|list| {
+        let begun = std::time::Instant::now();
+        (terms.ctx(list).ok(), begun.elapsed())
+    });
+    kill_process(holder, Signal::CONT).unwrap();
+    for (listed, took) in listed {
+        assert!(listed.contains("stopped"), "{listed}");
+        // An answer that is needed is waited for so long.
+        assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    }
+}
+
+#[test]
+fn a_program_that_ends_on_a_full_disk_has_its_exit_code_and_its_last_screen() {
+    let terms = Terms::start();
+    let hold = terms.root().join(".state/hold");
+    // The holder ends before its disk goes.
+    let (disk, terms) = (SmallDisk::mount(&hold, 1024), terms);
+    // The text of the second does not fit into what is kept free.
+    for (name, cols, program, exit, shown) in [
+        ("usual", "80", "echo shown; read line; exit 3", 3, "shown"),
+        ("large", "1000", "head -c 190000 /dev/zero | tr '\\0' x; echo end; read line; exit 4", 4, "\nend"),
+    ] {
+        let size = ["--cols", cols, "--rows", "200"];
+        let run = [&["term", "run", "--detach", "--name", name], &size[..], &["--", "sh", "-c", program]];
+        terms.ctx(&run.concat()).ok();
+        terms.shows(name, shown);
+        let socket = terms.listed(name)["socket"].as_str().unwrap().to_owned();
+        disk.fill();
+        terms.ctx(&["term", "send", name, "--enter"]).ok();
+        until("the end of the holder", || (!Path::new(&socket).exists()).then_some(()));
+        disk.free();
+        let ended = terms.ended(name);
+        assert_eq!((&ended["exit_code"], &ended["reason"]), (&exit.into(), &"exited".into()));
+        assert!(terms.ctx(&["term", "ls", "--all"]).ok().contains(&format!("exited {exit}")));
+        assert!(terms.screen(name).contains(shown), "{}", terms.screen(name));
+    }
+}
+
+#[test]
 fn a_full_disk_leaves_a_gap_and_everybody_is_told() {
     let terms = Terms::start();
     let hold = terms.root().join(".state/hold");

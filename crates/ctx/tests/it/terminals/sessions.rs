@@ -98,6 +98,21 @@ fn a_session_has_eight_terminals_in_its_cage_and_they_end_with_it() {
 }
 
 #[test]
+fn without_a_cage_a_terminal_begins_in_the_project_of_a_session_that_began_elsewhere() {
+    let terms = Terms::start();
+    let dir = terms.path("music");
+    std::fs::create_dir(&dir).unwrap();
+    let dir = dir.to_str().unwrap();
+    for action in ["init", "add"] {
+        terms.ctx(&["project", action, dir]).ok();
+    }
+    terms.ctx(&["send", "-a", "music", "hello"]).ok();
+    let run = ["term", "run", "--session", "music/default", "--no-cage", "--detach", "--name", "there"];
+    terms.ctx(&[&run[..], &["--", "sh", "-c", "pwd; cat"]].concat()).ok();
+    terms.shows("there", &format!("{dir}\n"));
+}
+
+#[test]
 fn an_agent_opens_types_reads_and_closes() {
     let terms = start();
     let opened = run(
