@@ -240,8 +240,12 @@ impl Files for FarFiles {
             }
             let why = match found.kind {
                 FoundKind::Other => "a socket, a pipe or a device",
-                FoundKind::Dir if closed.contains(&path) => "it cannot be read",
                 _ if path.len() > PATH_BYTES_MAX => TOO_LONG,
+                FoundKind::Dir if closed.contains(&path) => {
+                    out = Some(path.clone());
+                    walk.add_closed(path, found, "it cannot be read".to_owned());
+                    continue;
+                }
                 _ => {
                     walk.found.insert(path, found);
                     continue;
