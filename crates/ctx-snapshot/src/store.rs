@@ -78,6 +78,10 @@ pub struct Info {
     /// And before these, which had been taken back, were brought back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redoes: Vec<Ulid>,
+    /// It was taken before a restore of this snapshot: what was taken back since then is not taken back any more, and the other
+    /// way round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restores: Option<Ulid>,
     /// Of the changes that were taken back, the paths that were not taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<PathText>,
