@@ -6,6 +6,7 @@ use ctx_api::http::{
     FilesBack, KeptFile, List, PruneSnapshots, Snapshot, SnapshotFile, SnapshotFiles, SnapshotsPruned, Undo,
 };
 use ctx_session::{Code, Refusal, SessionId, Ulid};
+use ctx_snapshot::prune::Pruned;
 use ctx_snapshot::{Info, Node, Reason, SnapshotError, Snapshots, Workspace};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -97,6 +98,12 @@ pub fn restore(
     Ok(went_back(path_of(&workspace), done.report, Some(done.undo.id)))
 }
 
+/// What a prune removed, for who asked for it.
+pub fn pruned_of(pruned: Pruned) -> SnapshotsPruned {
+    let Pruned { snapshots, bytes, failed } = pruned;
+    SnapshotsPruned { snapshots, bytes, failed }
+}
+
 fn snapshots(api: &Api) -> Result<Snapshots, Refusal> {
     let none = || Refusal::new(Code::Enoent, "this daemon keeps no snapshots");
     api.files.as_ref().map(|files| files.snapshots().clone()).ok_or_else(none)
@@ -177,5 +184,5 @@ pub(super) async fn prune(
         Ok(all.prune(Some(caller.uid), what.before, &is_gone, &is_held)?)
     });
     let pruned = pruned.await?;
-    Ok(Json(SnapshotsPruned { snapshots: pruned.snapshots, bytes: pruned.bytes }))
+    Ok(Json(pruned_of(pruned)))
 }
