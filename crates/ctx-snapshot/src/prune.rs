@@ -73,12 +73,16 @@ impl Snapshots {
 
     /// A snapshot, among those of a user or of all, and its workspace.
     pub fn find(&self, uid: Option<u32>, id: Ulid) -> Result<(Workspace, Info), SnapshotError> {
+        let (store, info) = self.find_saved(uid, id)?;
+        let About { path, uid } = &store.about;
+        Ok((self.open(path, *uid, Rights::of(*uid)?)?, info))
+    }
+
+    /// A snapshot and its store: its directory may be gone.
+    pub fn find_saved(&self, uid: Option<u32>, id: Ulid) -> Result<(Store, Info), SnapshotError> {
         for store in self.stores()?.into_iter().filter(|store| is_of(store, uid)) {
             match store.info(id) {
-                Ok(info) => {
-                    let About { path, uid } = &store.about;
-                    return Ok((self.open(path, *uid, Rights::of(*uid)?)?, info));
-                }
+                Ok(info) => return Ok((store, info)),
                 Err(SnapshotError::NoSnapshot { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -48,8 +48,9 @@ fn path_of(workspace: &Workspace) -> String {
 /// The files of a snapshot.
 pub fn show(all: &Snapshots, uid: Option<u32>, id: Ulid) -> Result<SnapshotFiles, SnapshotError> {
     use ctx_snapshot::tree::shown;
-    let (workspace, info) = all.find(uid, id)?;
-    let tree = workspace.tree(&info)?;
+    let (store, info) = all.find_saved(uid, id)?;
+    let workspace = store.about.path.display().to_string();
+    let tree = store.tree(&info.tree)?;
     let file = |(path, node): (&Vec<u8>, &Node)| {
         let (kind, mode, bytes, target) = match node {
             Node::Dir { mode } => ("dir", Some(mode), None, None),
@@ -61,10 +62,10 @@ pub fn show(all: &Snapshots, uid: Option<u32>, id: Ulid) -> Result<SnapshotFiles
     };
     let left_out = |(path, why): (&Vec<u8>, &String)| KeptFile { path: shown(path), why: why.clone() };
     Ok(SnapshotFiles {
-        workspace: path_of(&workspace),
+        workspace: workspace.clone(),
         files: tree.nodes.iter().map(file).collect(),
         left_out: tree.left_out.iter().map(left_out).collect(),
-        snapshot: described(info, path_of(&workspace)),
+        snapshot: described(info, workspace),
     })
 }
 

@@ -335,7 +335,8 @@ impl Files for FarFiles {
     }
 
     fn set_mode(&self, dir: &[u8], mode: u32) -> io::Result<()> {
-        self.with(|channel| channel.order(&format!("c {} {mode:o}\n", word(dir)))).map(drop)
+        // With fewer than five digits, `chmod` leaves a directory's setuid and setgid bits as they are.
+        self.with(|channel| channel.order(&format!("c {} {mode:05o}\n", word(dir)))).map(drop)
     }
 
     fn sync(&self) -> io::Result<()> {
