@@ -53,6 +53,15 @@ pub struct Walk {
     pub crowded: BTreeSet<RelPath>,
 }
 
+impl Walk {
+    /// Adds a directory whose mode is known, and nothing of what is in it.
+    pub fn add_closed(&mut self, path: RelPath, met: Found, why: String) {
+        self.crowded.insert(path.clone());
+        self.left_out.insert(path.clone(), why);
+        self.found.insert(path, met);
+    }
+}
+
 /// A walk with the content of every file known.
 #[derive(Debug, Default)]
 pub struct Walked {

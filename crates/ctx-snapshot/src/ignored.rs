@@ -31,6 +31,8 @@ pub struct Ignored {
 struct Level {
     place: Place,
     rules: Gitignore,
+    /// The rules are no text, and are matched as `as_text` has them.
+    is_odd: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -44,14 +46,13 @@ enum Place {
 impl Ignored {
     /// The rules from above the workspace, the outermost first.
     pub fn above(outer: &[Outer]) -> Ignored {
-        let level =
-            |outer: &Outer| Level { place: Place::Above(outer.below.clone()), rules: rules(&outer.text) };
+        let level = |outer: &Outer| Level::new(Place::Above(outer.below.clone()), &outer.text);
         Ignored { levels: outer.iter().map(level).collect() }
     }
 
     /// Adds the rules of a directory. Outer directories come before inner ones.
     pub fn add(&mut self, dir: &[u8], text: &[u8]) {
-        self.levels.push(Level { place: Place::In(dir.to_vec()), rules: rules(text) });
+        self.levels.push(Level::new(Place::In(dir.to_vec()), text));
     }
 
     /// How many texts there are, to go back to.
@@ -84,6 +85,8 @@ impl Ignored {
                     &joined
                 }
             };
+            let text = level.is_odd.then(|| as_text(seen));
+            let seen = text.as_ref().map_or(seen, |text| text.as_bytes());
             match level.rules.matched(Path::new(OsStr::from_bytes(seen)), is_dir) {
                 Match::Ignore(_) => return true,
                 Match::Whitelist(_) => return false,
@@ -99,10 +102,26 @@ impl Ignored {
     }
 }
 
+impl Level {
+    fn new(place: Place, text: &[u8]) -> Level {
+        Level { place, rules: rules(text), is_odd: std::str::from_utf8(text).is_err() }
+    }
+}
+
+/// Bytes that are no text as characters that stand for nothing else.
+fn as_text(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().filter_map(|byte| char::from_u32(0x0010_ff00 + u32::from(*byte))));
+    }
+    text
+}
+
 /// A line that is no pattern is left out, as git does.
 fn rules(text: &[u8]) -> Gitignore {
     let mut builder = GitignoreBuilder::new(".");
-    for line in String::from_utf8_lossy(text).lines() {
+    for line in as_text(text).lines() {
         let _ = builder.add_line(None, line);
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())
@@ -135,6 +154,13 @@ mod tests {
         ] {
             assert_eq!(rules.has(path.as_bytes(), is_dir), ignored, "{path}");
         }
+        let mut odd = Ignored::default();
+        odd.add(b"", b"caf\xe9*\n");
+        assert!(
+            odd.has(b"caf\xe9-1", false)
+                && !odd.has(b"caf\xe8", false)
+                && !odd.has("caf\u{e9}".as_bytes(), false)
+        );
         assert!(rules.has_within(b"build/deep/file", false));
         assert!(!rules.has_within(b"sub/file", false));
         assert!(is_never_part(b".git") && is_never_part(b".ctx-restore.1") && !is_never_part(b".github"));

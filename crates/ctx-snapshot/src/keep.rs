@@ -49,6 +49,7 @@ mod tests {
             uncertain: Vec::new(),
             undoes: Vec::new(),
             redoes: Vec::new(),
+            restores: None,
             kept: Vec::new(),
             end_unknown: false,
             keep,

@@ -4,9 +4,10 @@
 //! does, and what it leaves alone), [`history`] (what several runs changed together), [`keep`] (which snapshots go).
 //! Around them: [`files`] is the port to the files of a workspace, [`local`] those of this machine; [`store`] keeps trees
 //! and content ([`batch`] on its way there); [`take`] saves a tree and [`restore`] brings one back ([`doing`]: step by step), with a journal that outlives a crash.
-//! [`Snapshots`] is the door; [`runs`] takes snapshots around the runs of sessions, and [`session`] says what these changed.
+//! [`Snapshots`] is the door; [`runs`] takes snapshots around the runs of sessions, and [`session`] says what these changed. `check` looks for damage.
 
 mod batch;
+mod check;
 mod codec;
 mod doing;
 pub mod files;

@@ -150,7 +150,8 @@ impl Files for Local {
                 options,
             };
             let root = self.resolve(b".", OFlags::RDONLY | OFlags::DIRECTORY)?;
-            walking.dir(root, Vec::new(), 0)?;
+            let names = names(&root)?;
+            walking.dir(&root, names, Vec::new(), 0)?;
             walking.also()?;
             Ok(walking.walk)
         })
@@ -224,6 +225,19 @@ impl Files for Local {
     }
 }
 
+/// What is in a directory.
+fn names(dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
+
 /// Copies, and leaves holes where there are only zeroes.
 fn copy_sparse(from: &mut dyn Read, to: &mut File) -> io::Result<()> {
     let mut piece = vec![0; 128 << 10];
@@ -255,26 +269,18 @@ struct Walking<'a> {
 }
 
 impl Walking<'_> {
-    fn dir(&mut self, fd: OwnedFd, path: RelPath, depth: usize) -> io::Result<()> {
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        for entry in Dir::read_from(&fd)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                names.push(name.to_vec());
-            }
-        }
+    fn dir(&mut self, fd: &OwnedFd, names: Vec<Vec<u8>>, path: RelPath, depth: usize) -> io::Result<()> {
         let (rules, rules_left) = (self.rules.len(), self.rules_left);
         if !self.options.with_ignored && names.iter().any(|name| name == RULES_FILE) {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(&fd, RULES_FILE, flags, Mode::empty());
+            let file = rustix::fs::openat(fd, RULES_FILE, flags, Mode::empty());
             if let Some(text) = small_file(file.map(File::from).map_err(Into::into), rules_left) {
                 self.rules_left = rules_left.saturating_sub(text.len() as u64);
                 self.rules.add(&path, &text);
             }
         }
         for name in names {
-            self.entry(&fd, &path, &name, depth)?;
+            self.entry(fd, &path, &name, depth)?;
         }
         self.rules.truncate(rules);
         self.rules_left = rules_left;
@@ -316,13 +322,15 @@ impl Walking<'_> {
             }
             FoundKind::Dir => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                match rustix::fs::openat(fd, name, flags, Mode::empty()) {
-                    Ok(inner) => {
+                let inner = rustix::fs::openat(fd, name, flags, Mode::empty());
+                // Without `x` a directory can be opened, and nothing in it can be looked at.
+                match inner.map_err(io::Error::from).and_then(|inner| Ok((names(&inner)?, inner))) {
+                    Ok((names, inner)) => {
                         self.walk.found.insert(path.clone(), met);
-                        self.dir(inner, path, depth + 1)?;
+                        self.dir(&inner, names, path, depth + 1)?;
                     }
-                    Err(Errno::NOENT) => {}
-                    Err(error) => self.leave_out(dir, path, error.to_string()),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => self.walk.add_closed(path, met, error.to_string()),
                 }
             }
             FoundKind::Other => {

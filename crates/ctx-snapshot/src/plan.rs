@@ -176,7 +176,7 @@ impl Planning<'_> {
             return;
         }
         let unsaved = |path: &[u8]| self.now.tree.left_out.contains_key(path);
-        let unsaved = unsaved(path) || parents(path).any(unsaved);
+        let unsaved = (unsaved(path) && there.is_none()) || parents(path).any(unsaved);
         let both_dirs = there.is_some_and(Node::is_dir) && wish.want.as_ref().is_some_and(Node::is_dir);
         let is_expected = match &wish.guard {
             Guard::Always => Ok(()),

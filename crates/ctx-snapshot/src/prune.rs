@@ -26,10 +26,20 @@ pub struct Held {
 }
 
 /// What a prune removed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Pruned {
     pub snapshots: u64,
     pub bytes: u64,
+    /// The directories of which it could not remove snapshots, and why.
+    pub failed: Vec<String>,
+}
+
+impl Pruned {
+    fn add(&mut self, other: Pruned) {
+        self.snapshots += other.snapshots;
+        self.bytes += other.bytes;
+        self.failed.extend(other.failed);
+    }
 }
 
 fn is_of(store: &Store, uid: Option<u32>) -> bool {
@@ -63,12 +73,16 @@ impl Snapshots {
 
     /// A snapshot, among those of a user or of all, and its workspace.
     pub fn find(&self, uid: Option<u32>, id: Ulid) -> Result<(Workspace, Info), SnapshotError> {
+        let (store, info) = self.find_saved(uid, id)?;
+        let About { path, uid } = &store.about;
+        Ok((self.open(path, *uid, Rights::of(*uid)?)?, info))
+    }
+
+    /// A snapshot and its store: its directory may be gone.
+    pub fn find_saved(&self, uid: Option<u32>, id: Ulid) -> Result<(Store, Info), SnapshotError> {
         for store in self.stores()?.into_iter().filter(|store| is_of(store, uid)) {
             match store.info(id) {
-                Ok(info) => {
-                    let About { path, uid } = &store.about;
-                    return Ok((self.open(path, *uid, Rights::of(*uid)?)?, info));
-                }
+                Ok(info) => return Ok((store, info)),
                 Err(SnapshotError::NoSnapshot { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -90,9 +104,6 @@ impl Snapshots {
         is_held: &dyn Fn(Ulid, u32) -> bool,
     ) -> Result<Pruned, SnapshotError> {
         let goes = |uid: u32, infos: &[Info]| {
-            if of.is_some_and(|of| of != uid) {
-                return Vec::new();
-            }
             let is_held = |session: Ulid| is_held(session, uid);
             let needed: Vec<Info> =
                 infos.iter().filter(|info| info.session.is_none_or(is_held)).cloned().collect();
@@ -104,29 +115,23 @@ impl Snapshots {
             };
             infos.iter().filter(goes).map(|info| info.id).collect()
         };
-        self.remove(&goes)
+        self.remove(of, &goes)
     }
 
-    fn remove(&self, goes: &dyn Fn(u32, &[Info]) -> Vec<Ulid>) -> Result<Pruned, SnapshotError> {
-        let mut pruned = Pruned::default();
-        for store in self.stores()? {
-            if goes(store.about.uid, &store.infos()?).is_empty() || store.restore()?.is_some() {
-                continue;
+    /// What is wrong with one store does not keep the others from being pruned.
+    fn remove(
+        &self,
+        of: Option<u32>,
+        goes: &dyn Fn(u32, &[Info]) -> Vec<Ulid>,
+    ) -> Result<Pruned, SnapshotError> {
+        let mut all = Pruned::default();
+        for store in self.stores()?.into_iter().filter(|store| is_of(store, of)) {
+            match remove_from(&store, goes) {
+                Ok(pruned) => all.add(pruned),
+                Err(error) => all.failed.push(format!("{}: {error}", store.about.path.display())),
             }
-            let locked = store.lock()?;
-            if store.restore()?.is_some() {
-                continue;
-            }
-            store.check_infos()?;
-            let before = store.bytes();
-            for id in goes(store.about.uid, &store.infos()?) {
-                store.remove_info(id)?;
-                pruned.snapshots += 1;
-            }
-            store.collect(&locked)?;
-            pruned.bytes += before.saturating_sub(store.bytes());
         }
-        Ok(pruned)
+        Ok(all)
     }
 
     /// Counts what was written, and makes room when there is too much.
@@ -146,9 +151,10 @@ impl Snapshots {
         let users: BTreeSet<u32> = self.stores()?.iter().map(|store| store.about.uid).collect();
         let mut all = Pruned::default();
         for uid in users {
-            let pruned = self.keep_within_budget_of(uid)?;
-            all.snapshots += pruned.snapshots;
-            all.bytes += pruned.bytes;
+            all.add(self.keep_within_budget_of(uid)?);
+        }
+        for failed in &all.failed {
+            tracing::warn!("no room can be made among the snapshots of {failed}");
         }
         Ok(all)
     }
@@ -161,7 +167,9 @@ impl Snapshots {
             if stores.iter().map(Store::bytes).sum::<u64>() <= self.inner.limits.budget_bytes {
                 break;
             }
-            let infos: Vec<Info> = stores.iter().map(Store::infos).collect::<Result<Vec<_>, _>>()?.concat();
+            // Those of a damaged store cannot go.
+            let infos: Vec<Info> =
+                stores.iter().filter_map(|store| store.all_infos().ok()).flatten().collect();
             let free = may_go(&infos);
             // The newest of them was just taken.
             let count = free.len().div_ceil(PART).min(free.len().saturating_sub(1));
@@ -169,17 +177,39 @@ impl Snapshots {
                 tracing::warn!("the snapshot store is over its budget, and checkpoints need what is in it");
                 break;
             };
-            let goes = |owner: u32, infos: &[Info]| {
-                let ids = infos.iter().map(|info| info.id).filter(|_| owner == uid);
+            let goes = |_: u32, infos: &[Info]| {
+                let ids = infos.iter().map(|info| info.id);
                 ids.filter(|id| oldest.contains(id)).collect::<Vec<Ulid>>()
             };
-            let pruned = self.remove(&goes)?;
-            if pruned.snapshots == 0 {
+            let pruned = self.remove(Some(uid), &goes)?;
+            // It names all of them again.
+            all.failed.clear();
+            let was_last = pruned.snapshots == 0;
+            all.add(pruned);
+            if was_last {
                 break;
             }
-            all.snapshots += pruned.snapshots;
-            all.bytes += pruned.bytes;
         }
         Ok(all)
     }
+}
+
+fn remove_from(store: &Store, goes: &dyn Fn(u32, &[Info]) -> Vec<Ulid>) -> Result<Pruned, SnapshotError> {
+    let mut pruned = Pruned::default();
+    if goes(store.about.uid, &store.all_infos()?).is_empty() || store.restore()?.is_some() {
+        return Ok(pruned);
+    }
+    let locked = store.lock()?;
+    if store.restore()?.is_some() {
+        return Ok(pruned);
+    }
+    let infos = store.all_infos()?;
+    let before = store.bytes();
+    for id in goes(store.about.uid, &infos) {
+        store.remove_info(id)?;
+        pruned.snapshots += 1;
+    }
+    store.collect(&locked)?;
+    pruned.bytes = before.saturating_sub(store.bytes());
+    Ok(pruned)
 }

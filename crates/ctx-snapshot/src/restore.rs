@@ -58,6 +58,8 @@ pub(super) struct Order {
 pub struct Turns {
     pub undoes: Vec<Ulid>,
     pub redoes: Vec<Ulid>,
+    /// The snapshot that is restored, where the turns are those of an earlier restore backwards.
+    pub restores: Option<Ulid>,
 }
 
 impl Turns {
@@ -279,8 +281,8 @@ fn undone(store: &Store, undo: Ulid, turns: Turns, plan: &Plan) -> Result<(), Sn
         return Ok(());
     }
     let kept = plan.kept.iter().map(|kept| kept.path.clone()).collect();
-    let Turns { undoes, redoes } = turns;
-    store.put_info(&Info { undoes, redoes, kept, ..store.info(undo)? })
+    let Turns { undoes, redoes, restores } = turns;
+    store.put_info(&Info { undoes, redoes, restores, kept, ..store.info(undo)? })
 }
 
 /// What was kept while it was done was not taken back either.
@@ -303,8 +305,8 @@ fn also_kept<'a>(
 fn not_undone(store: &Store, undo: Ulid) -> Result<(), SnapshotError> {
     match store.info(undo) {
         Ok(info) if !(info.undoes.is_empty() && info.redoes.is_empty()) => {
-            let none = (Vec::new(), Vec::new());
-            store.put_info(&Info { undoes: none.0, redoes: none.1, kept: Vec::new(), ..info })
+            let Turns { undoes, redoes, restores } = Turns::default();
+            store.put_info(&Info { undoes, redoes, restores, kept: Vec::new(), ..info })
         }
         Ok(_) | Err(_) => Ok(()),
     }

@@ -50,9 +50,11 @@ pub struct RunFiles {
     runs: Mutex<HashMap<Ulid, Known>>,
 }
 
-/// Which run it is can be asked while its files are saved.
+/// What can be asked of a run while its files are saved.
 struct Known {
     run: Ulid,
+    path: PathBuf,
+    touched: Touched,
     state: Arc<Mutex<Run>>,
 }
 
@@ -61,7 +63,6 @@ struct Run {
     run: Ulid,
     place: Place,
     stretch: Stretch,
-    touched: Touched,
     /// The first of its stretches that could not be saved.
     unsaved: Option<Unsaved>,
 }
@@ -69,6 +70,13 @@ struct Run {
 /// What the calls of a stretch were about to change.
 #[derive(Debug, Clone, Default)]
 struct Touched {
+    own: Calls,
+    /// Those of other sessions in the same directory meanwhile.
+    others: Calls,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Calls {
     files: BTreeSet<RelPath>,
     anything: bool,
 }
@@ -106,10 +114,33 @@ impl RunFiles {
     pub fn begin(&self, session: Ulid, run: Ulid, place: Place) {
         let mut runs = self.runs();
         if runs.get(&session).is_none_or(|known| known.run != run) {
-            let (stretch, touched, unsaved) = (Stretch::None, Touched::default(), None);
-            let new = Run { session, run, place, stretch, touched, unsaved };
-            runs.insert(session, Known { run, state: Arc::new(Mutex::new(new)) });
+            let (path, touched) = (place.path.clone(), Touched::default());
+            let new = Run { session, run, place, stretch: Stretch::None, unsaved: None };
+            runs.insert(session, Known { run, path, touched, state: Arc::new(Mutex::new(new)) });
         }
+    }
+
+    /// A stretch begins. A command of another session may be under way.
+    fn begin_touched(&self, session: Ulid) {
+        let mut runs = self.runs();
+        let Some(path) = runs.get(&session).map(|known| known.path.clone()) else { return };
+        let mut others = runs.iter().filter(|(other, known)| **other != session && known.path == path);
+        let others =
+            Calls { anything: others.any(|(_, known)| known.touched.own.anything), ..Calls::default() };
+        runs.entry(session).and_modify(|known| known.touched = Touched { others, ..Touched::default() });
+    }
+
+    fn add_touched(&self, session: Ulid, touch: &Touch) {
+        let mut runs = self.runs();
+        let Some(path) = runs.get(&session).map(|known| known.path.clone()) else { return };
+        for (other, known) in runs.iter_mut().filter(|(_, known)| known.path == path) {
+            let touched = &mut known.touched;
+            if *other == session { &mut touched.own } else { &mut touched.others }.add(touch);
+        }
+    }
+
+    fn touched(&self, session: Ulid) -> Touched {
+        self.runs().get(&session).map(|known| known.touched.clone()).unwrap_or_default()
     }
 
     /// Something of a run is about to write. An error: the files cannot be saved, and from here on the run has no snapshots.
@@ -117,12 +148,10 @@ impl RunFiles {
         let Some(run) = self.run(session) else { return Ok(()) };
         let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(run.stretch, Stretch::None | Stretch::Paused) {
-            run.open(&self.snapshots)?;
+            self.begin_touched(session);
+            run.open(&self.snapshots).inspect_err(|_| self.add_touched(session, &touch))?;
         }
-        match touch {
-            Touch::File(path) => drop(run.touched.files.insert(path)),
-            Touch::Anything => run.touched.anything = true,
-        }
+        self.add_touched(session, &touch);
         Ok(())
     }
 
@@ -130,7 +159,7 @@ impl RunFiles {
     pub fn after(&self, session: Ulid) -> Result<(), Unsaved> {
         let Some(state) = self.run(session) else { return Ok(()) };
         let mut run = state.lock().unwrap_or_else(PoisonError::into_inner);
-        run.close(&self.snapshots, Reason::AfterRun);
+        run.close(self, Reason::AfterRun);
         let unsaved = run.unsaved.take();
         let mut runs = self.runs();
         // Not before: whoever finds no end of it and no run takes it for cut off.
@@ -148,7 +177,7 @@ impl RunFiles {
             return Ok(None);
         }
         let ask = Ask { since: Some(Box::new(before.clone())), ..run.ask(Reason::AfterRun) };
-        let touched = run.touched.clone();
+        let touched = self.touched(run.session);
         // The run does not wait for the look.
         drop(run);
         let after = workspace.look(ask)?;
@@ -159,7 +188,7 @@ impl RunFiles {
     pub fn pause(&self, session: Ulid) {
         let Some(run) = self.run(session) else { return };
         let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
-        run.close(&self.snapshots, Reason::Checkpoint);
+        run.close(self, Reason::Checkpoint);
     }
 
     /// A paused session goes on: what is there now is not its doing.
@@ -167,6 +196,7 @@ impl RunFiles {
         let Some(run) = self.run(session) else { return };
         let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(run.stretch, Stretch::Paused) {
+            self.begin_touched(session);
             // The next call that writes tries it again, and says so.
             if run.open(&self.snapshots).is_err() {
                 run.stretch = Stretch::Paused;
@@ -207,7 +237,8 @@ impl Run {
         Ok(())
     }
 
-    fn close(&mut self, snapshots: &Snapshots, reason: Reason) {
+    fn close(&mut self, runs: &RunFiles, reason: Reason) {
+        let snapshots = &runs.snapshots;
         let before = match std::mem::replace(&mut self.stretch, Stretch::None) {
             Stretch::Open { before } => Some(*before),
             Stretch::None | Stretch::Paused => None,
@@ -220,7 +251,7 @@ impl Run {
             return;
         }
         let was_open = before.is_some();
-        if let Err(error) = self.try_close(snapshots, before.clone(), reason) {
+        if let Err(error) = self.try_close(runs, before.clone(), reason) {
             tracing::warn!(session = %self.session, %error, "the files are not saved after this run");
             if let Some(before) = before {
                 let marked =
@@ -231,19 +262,14 @@ impl Run {
                 self.unsaved.get_or_insert(Unsaved { before: before.id, error });
             }
         }
-        self.touched = Touched::default();
+        runs.begin_touched(self.session);
         if reason == Reason::Checkpoint && was_open {
             self.stretch = Stretch::Paused;
         }
     }
 
-    fn try_close(
-        &self,
-        snapshots: &Snapshots,
-        before: Option<Info>,
-        reason: Reason,
-    ) -> Result<(), SnapshotError> {
-        let workspace = self.workspace(snapshots)?;
+    fn try_close(&self, runs: &RunFiles, before: Option<Info>, reason: Reason) -> Result<(), SnapshotError> {
+        let workspace = self.workspace(&runs.snapshots)?;
         let since = before.clone().map(Box::new);
         let after = workspace.take(Ask { since, ..self.ask(reason) })?;
         let Some(before) = before else { return Ok(()) };
@@ -255,31 +281,43 @@ impl Run {
             }
             return Ok(());
         }
-        match self.touched.uncertain(&workspace, &before, &after)? {
+        match runs.touched(self.session).uncertain(&workspace, &before, &after)? {
             uncertain if uncertain.is_empty() => Ok(()),
             uncertain => workspace.change(Info { uncertain, ..after }),
         }
     }
 }
 
+impl Calls {
+    fn add(&mut self, touch: &Touch) {
+        match touch {
+            Touch::File(path) => drop(self.files.insert(path.clone())),
+            Touch::Anything => self.anything = true,
+        }
+    }
+
+    /// Whether a file was named. A directory comes with the file that is put into it.
+    fn name(&self, path: &[u8]) -> bool {
+        let inside = [path, b"/"].concat();
+        self.files.contains(path) || self.files.iter().any(|touched| touched.starts_with(&inside))
+    }
+}
+
 impl Touched {
-    /// The changes that no call accounts for.
+    /// The changes that no call accounts for, or that a call of another session may have made.
     fn uncertain(
         &self,
         workspace: &Workspace,
         before: &Info,
         after: &Info,
     ) -> Result<Vec<PathText>, SnapshotError> {
-        if self.anything {
+        let Touched { own, others } = self;
+        if own.anything && !others.anything && others.files.is_empty() {
             return Ok(Vec::new());
         }
         let (was, is): (Tree, Tree) = (workspace.tree(before)?, workspace.tree(after)?);
-        let uncertain = was.differing(&is).into_iter().filter(|path| !self.files.contains(*path));
-        // A directory comes with the file that is put into it.
-        let uncertain = uncertain.filter(|path| {
-            let inside = [path.as_slice(), b"/"].concat();
-            !self.files.iter().any(|touched| touched.starts_with(&inside))
-        });
+        let may_be_own = |path: &[u8]| own.name(path) || (own.anything && !others.anything);
+        let uncertain = was.differing(&is).into_iter().filter(|path| others.name(path) || !may_be_own(path));
         Ok(uncertain.take(UNCERTAIN_MAX).cloned().map(PathText).collect())
     }
 }

@@ -189,7 +189,11 @@ impl SessionFiles {
             touched: touched(&stretches),
             uncertain: uncertain.collect(),
             first,
-            turns: Turns { undoes: spans.iter().map(|span| span.before.id).collect(), redoes },
+            turns: Turns {
+                undoes: spans.iter().map(|span| span.before.id).collect(),
+                redoes,
+                restores: None,
+            },
         })
     }
 
@@ -233,8 +237,22 @@ impl Span {
 /// What is left of the stretches that were taken back and not brought back, by their first snapshots.
 fn left(infos: &[Info]) -> BTreeMap<Ulid, BTreeSet<RelPath>> {
     let mut left: BTreeMap<Ulid, BTreeSet<RelPath>> = BTreeMap::new();
+    let mut left_before: BTreeMap<Ulid, BTreeMap<Ulid, BTreeSet<RelPath>>> = BTreeMap::new();
     for info in infos {
         let kept: BTreeSet<RelPath> = info.kept.iter().map(|path| path.0.clone()).collect();
+        if info.reason == Reason::BeforeRestore {
+            left_before.insert(info.id, left.clone());
+        }
+        if let Some((then, was)) = info.restores.and_then(|then| Some((then, left_before.get(&then)?))) {
+            // The files are as they were then, so what was left then is left again; stretches that began later are not its
+            // business.
+            left.retain(|id, _| *id > then);
+            left.extend(was.clone());
+            for id in &info.undoes {
+                left.entry(*id).and_modify(|left| left.extend(kept.iter().cloned()));
+            }
+            continue;
+        }
         for id in &info.undoes {
             left.entry(*id).or_insert_with(|| kept.clone()).retain(|path| kept.contains(path));
         }

@@ -78,6 +78,10 @@ pub struct Info {
     /// And before these, which had been taken back, were brought back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redoes: Vec<Ulid>,
+    /// It was taken before a restore of this snapshot: what was taken back since then is not taken back any more, and the other
+    /// way round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restores: Option<Ulid>,
     /// Of the changes that were taken back, the paths that were not taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<PathText>,
@@ -300,17 +304,13 @@ impl Store {
         Ok(infos)
     }
 
-    fn ids(&self) -> Result<Vec<Ulid>, SnapshotError> {
+    pub(super) fn ids(&self) -> Result<Vec<Ulid>, SnapshotError> {
         let names = names_in(&self.dir.join("snapshots"))?;
         Ok(names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect())
     }
 
-    /// An error where one of the snapshots cannot be read: what it needs is not known, so nothing may go.
-    pub fn check_infos(&self) -> Result<(), SnapshotError> {
-        self.all_infos().map(drop)
-    }
-
-    fn all_infos(&self) -> Result<Vec<Info>, SnapshotError> {
+    /// All snapshots, the oldest first. An error where one of them cannot be read: what it needs is not known, so nothing may go.
+    pub fn all_infos(&self) -> Result<Vec<Info>, SnapshotError> {
         let mut infos = Vec::new();
         for id in self.ids()? {
             match self.info(id) {
@@ -319,6 +319,7 @@ impl Store {
                 info => infos.push(info?),
             }
         }
+        infos.sort_by_key(|info: &Info| info.id);
         Ok(infos)
     }
 

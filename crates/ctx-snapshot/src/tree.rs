@@ -82,7 +82,8 @@ pub struct Tree {
     /// Whether ignored files are part of it.
     pub with_ignored: bool,
     pub outer: Vec<Outer>,
-    /// What is neither ignored nor part of it, and why: it could not be read, or is no file.
+    /// What is neither ignored nor part of it, and why: it could not be read, or is no file. A directory may be here and
+    /// among the nodes: its mode is known, and what is in it is not.
     pub left_out: BTreeMap<RelPath, String>,
     /// Paths that were looked at by name and were not there, though its rules ignore them.
     pub absent: BTreeSet<RelPath>,

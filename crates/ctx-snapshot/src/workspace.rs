@@ -296,6 +296,7 @@ impl Workspace {
             uncertain: Vec::new(),
             undoes: ask.turns.undoes,
             redoes: ask.turns.redoes,
+            restores: ask.turns.restores,
             kept: Vec::new(),
             end_unknown: false,
             keep: ask.keep,
@@ -438,7 +439,8 @@ impl Workspace {
         ask.label = Some(format!("before the restore of {}", info.id));
         ask.keep = info.keep;
         // What an undo took back is the session's change again, and the other way round.
-        let turns = Turns { undoes: info.redoes.clone(), redoes: info.undoes.clone() };
+        let mut turns = Turns { undoes: info.redoes.clone(), redoes: info.undoes.clone(), restores: None };
+        turns.restores = (!turns.is_empty()).then_some(info.id);
         ask.session = info.session.filter(|_| !turns.is_empty());
         let undo = self.keep(&now.tree, ask)?;
         let (id, with_ignored) = (self.all.new_id(), target.with_ignored);

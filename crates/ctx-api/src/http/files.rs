@@ -29,7 +29,8 @@ pub struct ChangedFile {
     /// Someone else changed it between two runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mixed: bool,
-    /// A unified diff, where it was asked for and both sides are text.
+    /// A patch for `git apply`, where it was asked for and both sides are text. Empty directories, and of modes all but whether
+    /// a file is executable, are in none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }

@@ -67,8 +67,11 @@ pub struct PruneSnapshots {
 }
 
 /// What a prune removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotsPruned {
     pub snapshots: u64,
     pub bytes: u64,
+    /// The directories whose snapshots were left, and why: a damaged one, for example.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
 }

@@ -10,18 +10,16 @@ use ctx_session::{CheckpointId, Code, Refusal, RunId, SessionId, Ulid};
 use ctx_snapshot::SnapshotError;
 use ctx_snapshot::plan::{Change, Report};
 use ctx_snapshot::session::{Changes as Made, SessionFiles, Span, last_run};
-use ctx_snapshot::tree::{Node, shown};
+use ctx_snapshot::tree::shown;
 use serde::Deserialize;
-use similar::TextDiff;
 use utoipa::IntoParams;
 
 use super::Api;
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, session_id};
 use super::json::Json;
+use super::patch::patch;
 
-/// A file that is longer has no diff here.
-const DIFF_FILE_BYTES: u64 = 1 << 20;
 /// All diffs of an answer.
 const DIFF_BYTES: usize = 8 << 20;
 
@@ -29,7 +27,7 @@ const DIFF_BYTES: usize = 8 << 20;
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ChangesQuery {
-    /// With a unified diff of each file that is text.
+    /// With a patch of each file that is text.
     diff: bool,
 }
 
@@ -197,7 +195,7 @@ fn tell(files: &SessionFiles, made: &Made, with_diff: bool) -> Result<Changes, S
     for (path, touched) in &made.touched {
         let Some(change) = touched.change() else { continue };
         let diff = match with_diff {
-            true => diff(files, &shown(path), touched.first.as_ref(), touched.last.as_ref())?,
+            true => patch(&files.workspace, path, touched.first.as_ref(), touched.last.as_ref())?,
             false => None,
         };
         let diff = diff.filter(|diff| diff.len() <= left);
@@ -212,35 +210,6 @@ fn tell(files: &SessionFiles, made: &Made, with_diff: bool) -> Result<Changes, S
         });
     }
     Ok(Changes { workspace: Some(workspace_of(files)), files: told })
-}
-
-/// A unified diff of two states of a file; None, where one is no text.
-fn diff(
-    files: &SessionFiles,
-    path: &str,
-    before: Option<&Node>,
-    after: Option<&Node>,
-) -> Result<Option<String>, SnapshotError> {
-    let text = |node: Option<&Node>| -> Result<Option<String>, SnapshotError> {
-        match node {
-            None => Ok(Some(String::new())),
-            Some(node) => {
-                let bytes = files.workspace.text(node, DIFF_FILE_BYTES)?;
-                Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()))
-            }
-        }
-    };
-    let (Some(was), Some(is)) = (text(before)?, text(after)?) else { return Ok(None) };
-    if was.contains('\0') || is.contains('\0') {
-        return Ok(None);
-    }
-    let name = |side: &str, node: Option<&Node>| match node {
-        Some(_) => format!("{side}/{path}"),
-        None => "/dev/null".to_owned(),
-    };
-    let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(500)).diff_lines(&was, &is);
-    let text = diff.unified_diff().header(&name("a", before), &name("b", after)).to_string();
-    Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
 /// Whether the files of a session can be saved when it is paused.

@@ -23,6 +23,7 @@ mod listener;
 mod lookup;
 mod mcp;
 mod messages;
+mod patch;
 mod pins;
 mod places;
 mod projects;

@@ -6,6 +6,7 @@ use ctx_api::http::{
     FilesBack, KeptFile, List, PruneSnapshots, Snapshot, SnapshotFile, SnapshotFiles, SnapshotsPruned, Undo,
 };
 use ctx_session::{Code, Refusal, SessionId, Ulid};
+use ctx_snapshot::prune::Pruned;
 use ctx_snapshot::{Info, Node, Reason, SnapshotError, Snapshots, Workspace};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -47,8 +48,9 @@ fn path_of(workspace: &Workspace) -> String {
 /// The files of a snapshot.
 pub fn show(all: &Snapshots, uid: Option<u32>, id: Ulid) -> Result<SnapshotFiles, SnapshotError> {
     use ctx_snapshot::tree::shown;
-    let (workspace, info) = all.find(uid, id)?;
-    let tree = workspace.tree(&info)?;
+    let (store, info) = all.find_saved(uid, id)?;
+    let workspace = store.about.path.display().to_string();
+    let tree = store.tree(&info.tree)?;
     let file = |(path, node): (&Vec<u8>, &Node)| {
         let (kind, mode, bytes, target) = match node {
             Node::Dir { mode } => ("dir", Some(mode), None, None),
@@ -60,10 +62,10 @@ pub fn show(all: &Snapshots, uid: Option<u32>, id: Ulid) -> Result<SnapshotFiles
     };
     let left_out = |(path, why): (&Vec<u8>, &String)| KeptFile { path: shown(path), why: why.clone() };
     Ok(SnapshotFiles {
-        workspace: path_of(&workspace),
+        workspace: workspace.clone(),
         files: tree.nodes.iter().map(file).collect(),
         left_out: tree.left_out.iter().map(left_out).collect(),
-        snapshot: described(info, path_of(&workspace)),
+        snapshot: described(info, workspace),
     })
 }
 
@@ -95,6 +97,12 @@ pub fn restore(
     }
     let done = workspace.restore(&info)?;
     Ok(went_back(path_of(&workspace), done.report, Some(done.undo.id)))
+}
+
+/// What a prune removed, for who asked for it.
+pub fn pruned_of(pruned: Pruned) -> SnapshotsPruned {
+    let Pruned { snapshots, bytes, failed } = pruned;
+    SnapshotsPruned { snapshots, bytes, failed }
 }
 
 fn snapshots(api: &Api) -> Result<Snapshots, Refusal> {
@@ -177,5 +185,5 @@ pub(super) async fn prune(
         Ok(all.prune(Some(caller.uid), what.before, &is_gone, &is_held)?)
     });
     let pruned = pruned.await?;
-    Ok(Json(SnapshotsPruned { snapshots: pruned.snapshots, bytes: pruned.bytes }))
+    Ok(Json(pruned_of(pruned)))
 }

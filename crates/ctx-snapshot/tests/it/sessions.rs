@@ -193,3 +193,32 @@ fn what_is_edited_after_a_run_whose_end_could_not_be_saved_is_not_the_run_s() {
     assert_eq!(session.read("made").as_deref(), Some("by the run"));
     assert_eq!((session.read("first"), session.read("third")), (None, None));
 }
+
+#[test]
+fn a_restore_of_what_an_undo_saved_takes_only_that_undo_back() {
+    let mut session = Session::new();
+    session.by_hand("f1", "0");
+    session.by_hand("f2", "0");
+    session.begin();
+    let one = session.checkpoint();
+    session.write("f1", "1");
+    session.write("f2", "1");
+    let two = session.checkpoint();
+    session.runs.after(session.id).unwrap();
+    session.by_hand("f2", "hand");
+    session.roll_back(one);
+    let undone = session.undo().undo;
+    let files = |session: &Session| ["f1", "f2"].map(|path| session.read(path).unwrap());
+    assert_eq!(
+        (files(&session), session.changed()),
+        (["0", "hand"].map(str::to_owned), vec!["f2".to_owned()])
+    );
+    let workspace = session.files().workspace;
+    let restored = workspace.restore(&workspace.info(undone).unwrap()).unwrap();
+    assert_eq!(session.changed(), ["f2"], "the rollback has taken f1 back, and no undo");
+    // The same backwards.
+    workspace.restore(&restored.undo).unwrap();
+    assert_eq!(session.changed(), ["f2"]);
+    session.roll_back(two);
+    assert_eq!(files(&session), ["1", "hand"]);
+}

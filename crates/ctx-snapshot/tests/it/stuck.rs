@@ -215,3 +215,31 @@ fn no_snapshot_is_kept_of_files_that_cannot_be_reached_any_more() {
     assert_eq!(error.code().name(), "EHOSTDOWN", "{error}");
     assert!(lost.infos().unwrap().is_empty());
 }
+
+#[test]
+fn a_directory_that_cannot_be_looked_into_holds_up_nothing_and_its_mode_goes_back() {
+    for mode in [0o644, 0o300, 0o000] {
+        let world = World::new();
+        world.write("d/x", "1");
+        world.write("top", "1");
+        world.give_to_ann();
+        let taken = world.take();
+        world.write("top", "2");
+        world.give_to_ann();
+        world.mode("d", mode);
+        let workspace = world.open();
+        let after = world.take();
+        assert_eq!(workspace.tree(&after).unwrap().left_out.keys().collect::<Vec<_>>(), [b"d"]);
+        let changed = workspace.between(&taken, &after).unwrap().changed;
+        let changed: Vec<_> = changed.iter().map(|changed| changed.path.0.as_slice()).collect();
+        assert_eq!(changed, [b"d".as_slice(), b"top"], "what is in it is not known to be gone");
+        let done = workspace.restore(&taken).unwrap();
+        assert_eq!(kept(&done.report), ["d/x what is there now cannot be saved first"]);
+        assert_eq!((read(&world, "top"), read(&world, "d/x")), ("1".to_owned(), "1".to_owned()));
+        assert!(workspace.since(&taken).unwrap().changed.is_empty(), "{mode:o}: the mode is back");
+        // And forward again.
+        workspace.restore(&done.undo).unwrap();
+        assert_eq!(read(&world, "top"), "2");
+        assert!(workspace.tree(&world.take()).unwrap().left_out.contains_key(b"d".as_slice()), "{mode:o}");
+    }
+}

@@ -466,6 +466,184 @@ fn a_run_that_a_stop_cut_off_takes_no_later_edits_along_where_its_end_cannot_be_
     assert_eq!(read(&work, "precious").as_deref(), Some("mine\n"));
 }
 
+/// Commands are not run as root: they run as whoever the workspace belongs to.
+fn give_to_ann(daemon: &TestDaemon) {
+    for dir in [daemon.path(""), daemon.workspace()] {
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let given = Command::new("chown").args(["-hR", &format!("{ANN}:{ANN}")]).arg(daemon.workspace()).status();
+    assert!(given.unwrap().success());
+}
+
+#[test]
+fn a_directory_that_a_command_has_closed_holds_up_nothing() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    std::fs::create_dir(work.join("d")).unwrap();
+    std::fs::write(work.join("d/x"), "1\n").unwrap();
+    std::fs::write(work.join("top"), "1\n").unwrap();
+    give_to_ann(&daemon);
+    run(&daemon, json!([command("echo 2 >top; chmod -R 644 *"), { "text": "done" }]));
+    let mode = || work.join("d").metadata().unwrap().mode() & 0o777;
+    assert_eq!(
+        (daemon.ctx(&["diff", "coder/work", "--stat"]).ok().as_str(), mode()),
+        ("M d\nM top\n", 0o644)
+    );
+    let back = json_of(&daemon, &["undo", "coder/work", "--yes", "--json"]);
+    assert_eq!((names(&back["changed"]).len(), names(&back["kept"]).len()), (2, 0), "{back}");
+    assert_eq!((read(&work, "top").as_deref(), mode()), (Some("1\n"), 0o755));
+    daemon.ctx(&["snapshots", "restore", "--yes", back["undo"].as_str().unwrap()]).ok();
+    assert_eq!((read(&work, "top").as_deref(), mode()), (Some("2\n"), 0o644));
+}
+
+#[test]
+fn conversation_and_files_agree_after_an_undo_of_what_was_left_was_taken_back() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    for name in ["f1", "f2"] {
+        std::fs::write(work.join(name), "0\n").unwrap();
+    }
+    let writes = ["f1", "f2"].map(|name| [reading(name), writing(name, "1\n")]).concat();
+    run_over_checkpoint(&daemon, json!([&[checkpoint()], &writes[..], &[json!({ "text": "on" })]].concat()));
+    run_over_checkpoint(&daemon, json!([checkpoint(), { "text": "on" }]));
+    let listed = json_lines(&daemon.ctx(&["checkpoints", "coder/work", "--json"]).ok());
+    let [one, two] = &listed[..] else { panic!("{listed:?}") };
+    let roll_back = |to: &Value| {
+        daemon.ctx(&["rollback", "--files", "--yes", "coder/work", to["id"].as_str().unwrap()]).ok();
+    };
+    std::fs::write(work.join("f2"), "hand\n").unwrap();
+    roll_back(one);
+    let back = json_of(&daemon, &["undo", "coder/work", "--yes", "--json"]);
+    assert_eq!((names(&back["changed"]).len(), names(&back["kept"])), (0, vec!["f2".to_owned()]));
+    daemon.ctx(&["snapshots", "restore", "--yes", back["undo"].as_str().unwrap()]).ok();
+    assert_eq!(daemon.ctx(&["diff", "coder/work", "--stat"]).ok(), "M f2\n");
+    roll_back(two);
+    assert_eq!([read(&work, "f1"), read(&work, "f2")], ["1\n", "hand\n"].map(|text| Some(text.to_owned())));
+}
+
+#[test]
+fn what_another_session_may_have_changed_during_a_run_is_uncertain() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    give_to_ann(&daemon);
+    let args = |session, detach: &'static [&str]| {
+        [&["send", "-a", "coder", "--model", "debug:script", "--session", session, "--yes"], detach].concat()
+    };
+    for (theirs, expected) in [
+        (writing("b", "1\n"), "A a\nA b ?\nA c\nA go\n"),
+        // Of what a command may write nothing is known.
+        (command("echo 1 >b"), "A a\nA b ?\nA c ?\nA go ?\n"),
+    ] {
+        let script = json!({ "script": [
+            writing("a", "1\n"),
+            command("touch begun; until [ -e go ]; do sleep 0.05; done; rm begun; echo 1 >c"),
+            { "text": "done" }
+        ] });
+        daemon.ctx(&[&args("work", &["--detach"])[..], &[&script.to_string()]].concat()).ok();
+        testkit::until("the command to have begun", || work.join("begun").exists().then_some(()));
+        let script = json!({ "script": [theirs, { "text": "done" }] });
+        daemon.ctx(&[&args("other", &[])[..], &[&script.to_string()]].concat()).ok();
+        std::fs::write(work.join("go"), "").unwrap();
+        daemon.ctx(&["wait", "coder/work"]).ok();
+        assert_eq!(daemon.ctx(&["diff", "coder/work", "--stat"]).ok(), expected);
+        let back = json_of(&daemon, &["undo", "coder/work", "--yes", "--json"]);
+        assert_eq!(back["uncertain"].as_array().unwrap().len(), expected.matches('?').count(), "{back}");
+        assert!(!work.join("b").exists());
+        // The next round begins where this one began.
+        let _ = std::fs::remove_file(work.join("go"));
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_stops_the_prune_of_its_directory_alone_and_the_doctor_names_it() {
+    let daemon = daemon();
+    let script = json!({ "script": [writing("a", "1\n"), { "text": "done" }] }).to_string();
+    for dir in ["one", "two"] {
+        let dir = daemon.home().join(dir);
+        std::fs::create_dir(&dir).unwrap();
+        let mut send =
+            daemon.command(&["send", "--session", "new", "--model", "debug:script", "--yes", &script]);
+        testkit::finish(send.current_dir(&dir)).ok();
+    }
+    let listed = || json_lines(&daemon.ctx(&["snapshots", "--json"]).ok());
+    let all = listed();
+    assert_eq!(all.len(), 4);
+    let damaged = format!("{}.json", all[0]["id"].as_str().unwrap());
+    let stores = std::fs::read_dir(daemon.root().join(".state/snapshot")).unwrap();
+    let mut lines = stores.map(|store| store.unwrap().path().join("snapshots").join(&damaged));
+    std::fs::write(lines.find(|line| line.exists()).unwrap(), "{").unwrap();
+    assert_eq!(daemon.ctx(&["doctor"]).code, 0);
+    let said = daemon.ctx(&["doctor", "--deep"]);
+    assert!(said.code == 1 && said.stdout.contains(&damaged), "{said:?}");
+    let pruned = daemon.ctx(&["prune", "--yes", "--older-than", "0s"]);
+    assert_eq!(pruned.code, 1);
+    let named = pruned
+        .stderr
+        .lines()
+        .any(|line| line.starts_with("not pruned: ") && line.contains("/one: ") && line.contains(&damaged));
+    assert!(named && pruned.stderr.contains("removed 2 snapshots"), "{}", pruned.stderr);
+    assert_eq!(listed().len(), 1, "the other of the same directory stays");
+    // Its files are listed without its directory.
+    std::fs::rename(daemon.home().join("one"), daemon.home().join("moved")).unwrap();
+    let shown = daemon.ctx(&["snapshots", "show", all[1]["id"].as_str().unwrap()]).ok();
+    assert!(shown.contains("2 a\n"), "{shown}");
+}
+
+const CHANGES: &str = r#"
+printf 'tabs\n' > "$(printf 't\tb')"
+printf 'two\n' > "$(printf 'old\ttab')"
+printf 'two\n' > "$(printf 'odd-\377')"
+printf 'one\n2\n' > 'with space'
+printf 'new\n' > ' spaces "and" \quotes\ '
+printf '#!/bin/sh\n' > run.sh; chmod 755 run.sh
+chmod 755 tool; chmod 644 was-tool
+printf 'no newline\rat its end\r' > bare
+: > empty; rm was-empty
+ln -s plain link; ln -sf new-target was-link
+rm gone-link; rm plain; ln -s elsewhere plain
+rm link-then-file; echo file > link-then-file
+rm file-then-dir; mkdir file-then-dir; echo 1 > file-then-dir/in
+rm -r dir-then-file; echo 1 > dir-then-file
+mkdir -p deep/er; echo 1 > deep/er/file; rm -r old-dir
+"#;
+
+#[test]
+fn git_applies_the_patch_of_every_kind_of_change() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    let before = r#"
+        printf 'one\n' > "$(printf 'old\ttab')"; printf 'one\n' > "$(printf 'odd-\377')"; printf 'one\n' > 'with space'
+        touch tool was-tool was-empty; chmod 755 was-tool; echo x > tool
+        ln -s old-target was-link; ln -s x gone-link; echo plain > plain; ln -s x link-then-file
+        echo 1 > file-then-dir; mkdir -p dir-then-file/in old-dir; echo 1 > dir-then-file/in/x; echo 1 > old-dir/x
+        cp -a . ../copy; git init -q ../copy"#;
+    let sh = |script: &str, dir: &Path| {
+        testkit::finish(Command::new("sh").args(["-euc", script]).current_dir(dir)).ok()
+    };
+    sh(before, &work);
+    give_to_ann(&daemon);
+    run(&daemon, json!([command(CHANGES), { "text": "done" }]));
+    let patch = daemon.ctx(&["diff", "coder/work"]);
+    assert!(!patch.stderr.contains("not in the patch"), "{}", patch.stderr);
+    std::fs::write(daemon.path("p"), &patch.stdout).unwrap();
+    let copy = work.with_file_name("copy");
+    let applied = testkit::finish(
+        Command::new("git").args(["apply", "--whitespace=nowarn"]).arg(daemon.path("p")).current_dir(&copy),
+    );
+    assert_eq!(applied.code, 0, "{applied:?}\n{}", patch.stdout);
+    let list = "find . -path ./.git -prune -o -type f -printf '%M %p\\n' -exec md5sum {} + -o -type l -printf '%p %l\\n' | sort";
+    assert_eq!(sh(list, &copy), sh(list, &work));
+    // What git cannot have is said, and is not in the way.
+    run(
+        &daemon,
+        json!([command("printf 'a\\0b' > binary; mkdir hollow; chmod 600 bare; echo 2 >> run.sh"), { "text": "done" }]),
+    );
+    let patch = daemon.ctx(&["diff", "coder/work"]);
+    let left: Vec<&str> =
+        patch.stderr.lines().filter_map(|line| line.strip_prefix("not in the patch: ")).collect();
+    assert_eq!(left, ["binary", "hollow"], "{}", patch.stderr);
+}
+
 #[test]
 fn a_diff_that_goes_into_a_file_is_a_patch_with_the_bytes_of_the_files() {
     let daemon = daemon();

@@ -235,7 +235,7 @@ fn rules_above_and_closed_directories_hold_elsewhere_too_and_a_cut_connection_is
     );
     let shell = made["session_id"].as_str().unwrap().to_owned();
     host.call("session_checkpoint", json!({"session_id": shell}));
-    run("cd repo/app && chmod 755 data && echo 2 >a && echo l >new.log && chmod 2755 set");
+    run("cd repo/app && chmod 2755 data && echo 2 >a && echo l >new.log && chmod 2755 set");
     // The files have the connection that was made last.
     let last = sshd.connections().into_iter().max_by_key(|pid| pid.parse::<u32>().unwrap()).unwrap();
     assert!(Command::new("kill").args(["-KILL", &last]).status().unwrap().success());
@@ -246,10 +246,11 @@ fn rules_above_and_closed_directories_hold_elsewhere_too_and_a_cut_connection_is
     });
     let changed: Vec<&str> =
         done["files_changed"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
-    assert_eq!(changed, ["a", "set"], "{done}");
+    assert_eq!(changed, ["a", "data", "set"], "{done}");
     let left = tree(&work);
     assert_eq!(left[&work.join("a")].2, b"1\n");
-    assert_eq!(left[&work.join("set")].1, 0o755, "without the bit that a shorter mode leaves");
+    let modes = ["set", "data"].map(|dir| left[&work.join(dir)].1);
+    assert_eq!(modes, [0o755, 0], "without the bit that a shorter mode leaves");
     assert!(left.contains_key(&work.join("new.log")) && left.contains_key(&work.join("data/p")), "{left:?}");
     let checkpoint = json!({"session_id": shell});
     let saved = |host: &mut Host| {

@@ -57,7 +57,7 @@ while read -r o a b c e; do
         at "$d" && at "$s" && try mv -fT -- "$f" "./$v" || echo "no its directory is not there" ;;
     m) at "$d" && try mkdir -m "$c" -- "./$n" || echo "no its directory is not there" ;;
     d) at "$d" && if [ "$c" = 1 ]; then try rmdir -- "./$n"; else try rm -- "./$n" </dev/null; fi || echo "no its directory is not there" ;;
-    c) at "$d" && try chmod "00$b" . || echo "no its directory is not there" ;;
+    c) at "$d" && try chmod "$b" . || echo "no its directory is not there" ;;
     s) try sync ;;
     w) at "" || { echo "no its directory is not there"; continue; }
         t=$(mktemp 2>&1) || { no "$t"; continue; }

@@ -240,8 +240,12 @@ impl Files for FarFiles {
             }
             let why = match found.kind {
                 FoundKind::Other => "a socket, a pipe or a device",
-                FoundKind::Dir if closed.contains(&path) => "it cannot be read",
                 _ if path.len() > PATH_BYTES_MAX => TOO_LONG,
+                FoundKind::Dir if closed.contains(&path) => {
+                    out = Some(path.clone());
+                    walk.add_closed(path, found, "it cannot be read".to_owned());
+                    continue;
+                }
                 _ => {
                     walk.found.insert(path, found);
                     continue;
@@ -331,7 +335,8 @@ impl Files for FarFiles {
     }
 
     fn set_mode(&self, dir: &[u8], mode: u32) -> io::Result<()> {
-        self.with(|channel| channel.order(&format!("c {} {mode:o}\n", word(dir)))).map(drop)
+        // With fewer than five digits, `chmod` leaves a directory's setuid and setgid bits as they are.
+        self.with(|channel| channel.order(&format!("c {} {mode:05o}\n", word(dir)))).map(drop)
     }
 
     fn sync(&self) -> io::Result<()> {

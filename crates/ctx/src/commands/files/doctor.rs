@@ -5,6 +5,7 @@ mod finding;
 mod index;
 mod logs;
 mod place;
+mod saved;
 mod sizes;
 mod views;
 
@@ -24,13 +25,13 @@ use finding::{Finding, Report, Weight};
 /// daemon, of the index and of the processes of shells. It changes nothing.
 ///
 /// If the logs have more than 256 MiB together, only their beginnings and ends are read. --deep reads all of
-/// them, every blob and every session's files.
+/// them, every blob, every session's files and every snapshot.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx doctor
   ctx doctor --settings           the settings in effect, and where each comes from
-  ctx doctor --deep               read every log, blob and session file, and the whole index
+  ctx doctor --deep               read every log, blob, snapshot and session file, and the index
   ctx doctor --json | jq -r '.problems[] | \"\\(.path):\\(.line) \\(.what)\"'
 
 exit codes: 0 success, 1 failed or problems found, 2 bad input, 70 internal error")]
@@ -62,6 +63,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         index::look(root, args.deep, is_up, &looked, &mut report);
     }
     sizes::look(root, &mut report);
+    if args.deep {
+        saved::look(root, &mut report);
+    }
     if args.json {
         output::json(&as_json(&report, &settings))?;
     } else {

@@ -53,26 +53,31 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         |session: Ulid, uid: u32| reader.as_ref().is_some_and(|reader| is_gone(reader, session, uid));
     let is_held =
         |session: Ulid, uid: u32| reader.as_ref().is_none_or(|reader| is_held(reader, session, uid));
-    let (mut count, mut bytes) = (0, 0);
+    let (mut count, mut bytes, mut failed) = (0, 0, Vec::new());
     for source in snapshots::all(root)? {
         let pruned = source.prune(before, &is_gone, &is_held)?;
         (count, bytes) = (count + pruned.snapshots, bytes + pruned.bytes);
+        failed.extend(pruned.failed);
     }
     let shells = prune_shells(root, before)?;
     let terminals = prune_terminals(&root.path.join(".state/hold"), before);
     if args.json {
-        let removed =
-            json!({"snapshots": count, "snapshot_bytes": bytes, "shells": shells, "terminals": terminals});
-        return output::json(&removed);
+        output::json(&json!({
+            "snapshots": count, "snapshot_bytes": bytes, "shells": shells, "terminals": terminals, "failed": &failed,
+        }))?;
+    } else {
+        output::say(format_args!(
+            "removed {} ({} KiB), and the transcripts of {} and of {}",
+            words::counted(count, "snapshot", "snapshots"),
+            bytes / 1024,
+            words::counted(shells, "shell", "shells"),
+            words::counted(terminals, "terminal", "terminals"),
+        ));
     }
-    output::say(format_args!(
-        "removed {} ({} KiB), and the transcripts of {} and of {}",
-        words::counted(count, "snapshot", "snapshots"),
-        bytes / 1024,
-        words::counted(shells, "shell", "shells"),
-        words::counted(terminals, "terminal", "terminals"),
-    ));
-    Ok(())
+    for failed in &failed {
+        output::say(format_args!("not pruned: {}", output::plain(failed)));
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Told { exit: 1 }) }
 }
 
 fn is_gone(reader: &Reader, session: Ulid, uid: u32) -> bool {

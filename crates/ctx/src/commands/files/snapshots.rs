@@ -164,10 +164,7 @@ impl Source<'_> {
         is_held: &dyn Fn(Ulid, u32) -> bool,
     ) -> Result<SnapshotsPruned, Failure> {
         match self {
-            Source::Here(all) => {
-                let pruned = all.prune(None, before, is_gone, is_held)?;
-                Ok(SnapshotsPruned { snapshots: pruned.snapshots, bytes: pruned.bytes })
-            }
+            Source::Here(all) => Ok(saved::pruned_of(all.prune(None, before, is_gone, is_held)?)),
             Source::Daemon(api) => api.post_with("/snapshots/prune", &PruneSnapshots { before }),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use ctx_api::http::Changes;
+use ctx_api::http::{ChangedFile, Changes};
 
 use crate::client::Api;
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ use crate::{sessions, words};
 Examples:
   ctx diff coder                  the current session, as a unified diff
   ctx diff coder --stat           only the names
-  ctx diff coder > changes.patch  for `git apply`; files that are not text are only named
+  ctx diff coder > changes.patch  for `git apply`; what such a patch cannot have is named on stderr
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
@@ -48,12 +48,17 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         return Ok(());
     };
     let (paint, is_terminal) = (Paint::for_stdout(), std::io::stdout().is_terminal());
-    let mut out = output::stdout();
+    let (mut out, mut left_out) = (output::stdout(), Vec::new());
     for file in &changes.files {
         match &file.diff {
             // Not as it would be shown: a patch has the bytes of the files.
             Some(text) if !args.stat && !is_terminal => out.write_all(text.as_bytes())?,
             Some(text) if !args.stat => out.write_all(diff::text(text, "", paint).as_bytes())?,
+            None if !args.stat && !is_terminal => {
+                if !comes_with_others(file, &changes.files) {
+                    left_out.push(output::plain(&file.path));
+                }
+            }
             _ => {
                 let sign = match file.change.as_str() {
                     "created" => paint.green("A"),
@@ -70,6 +75,23 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         }
     }
     out.flush()?;
+    for path in &left_out {
+        output::say(format_args!("not in the patch: {path}"));
+    }
+    if !left_out.is_empty() {
+        output::say(
+            "a patch has text of up to 1 MiB a file, symbolic links, and of modes only whether a file is executable",
+        );
+    }
     output::say(format_args!("{} in {}", words::files(changes.files.len()), output::plain(workspace)));
     Ok(())
+}
+
+/// Whether it is a directory that comes or goes with the files in it.
+fn comes_with_others(dir: &ChangedFile, files: &[ChangedFile]) -> bool {
+    let is_in = |file: &ChangedFile| {
+        file.change == dir.change
+            && file.path.strip_prefix(&dir.path).is_some_and(|rest| rest.starts_with('/'))
+    };
+    dir.change != "changed" && files.iter().any(is_in)
 }
