@@ -265,12 +265,24 @@ impl ShellHost {
             .map_err(|waiting| ShellError::Crowded { id: id.to_owned(), waiting })?;
         let seat = Arc::new(seat);
         let (reply, answer) = oneshot::channel();
-        let closed = || ShellError::destroyed(id);
+        // The shell has ended meanwhile; why is known when it is off the list.
+        let closed = async || {
+            entry.done.cancelled().await;
+            match self.why_gone(id) {
+                Some(ShellError::NoShell { .. }) | None => ShellError::destroyed(id),
+                Some(why) => why,
+            }
+        };
         let (asked, behind) = (Instant::now(), entry.shared.running());
         let order = Order { request, plan, progress, reply, seat: Arc::downgrade(&seat), asked, behind };
         // There is room, unless commands that were given up are still in the way.
-        entry.orders.send(order).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
+        if entry.orders.send(order).await.is_err() {
+            return Err(closed().await);
+        }
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(closed().await),
+        }
     }
 
     /// The shells there are, in the order in which they were made.

@@ -135,11 +135,12 @@ impl Slot {
         }
         registry.shells.insert(id.clone(), entry.clone());
         drop(registry);
-        let (inner, done) = (Arc::clone(&self.inner), entry.done.clone());
+        // Whoever waits for the end gets it also where the driver panics.
+        let (inner, done) = (Arc::clone(&self.inner), entry.done.clone().drop_guard());
         tokio::spawn(async move {
             let end = driver.serve(queue).await;
             inner.registry().gone(id, end);
-            done.cancel();
+            drop(done);
         });
         entry
     }

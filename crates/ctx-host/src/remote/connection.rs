@@ -72,8 +72,10 @@ struct Newest(Arc<Mutex<NewestState>>);
 #[derive(Debug, Default)]
 struct NewestState {
     pid: u64,
+    /// The tick in which it started.
+    since: u64,
     /// It was asked for and has not been said yet.
-    asked: Option<oneshot::Receiver<u64>>,
+    asked: Option<oneshot::Receiver<(u64, u64)>>,
 }
 
 impl RemoteConnection {
@@ -264,7 +266,7 @@ impl AsyncWrite for Commands {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(said) => {
                         state.asked = None;
-                        state.pid = said.unwrap_or(state.pid);
+                        (state.pid, state.since) = said.unwrap_or((state.pid, state.since));
                     }
                 }
             }
@@ -375,9 +377,11 @@ impl Connection for RemoteConnection {
         let (answer, asked) = oneshot::channel();
         let control = link.control.clone();
         tokio::spawn(async move {
-            if let Some(pid) = control.ask('b', "b".to_owned()).await.and_then(|said| said.parse().ok()) {
+            let said = control.ask('b', "b".to_owned()).await.unwrap_or_default();
+            let [pid, since] = words(&said).map(str::parse);
+            if let (Ok(pid), Ok(since)) = (pid, since) {
                 // Nobody waits for it where the shell ends.
-                let _ = answer.send(pid);
+                let _ = answer.send((pid, since));
             }
         });
         self.newest.0.lock().unwrap_or_else(PoisonError::into_inner).asked = Some(asked);
@@ -394,11 +398,15 @@ impl Connection for RemoteConnection {
     fn stop(&self, force: Force, patience: Duration) -> BoxFuture<'static, usize> {
         let Some(link) = &self.link else { return Box::pin(std::future::ready(0)) };
         let control = link.control.clone();
-        let newest = self.newest.0.lock().unwrap_or_else(PoisonError::into_inner).pid;
-        let signal = match force {
-            Force::Ask => "INT",
-            Force::Insist => "TERM",
-            Force::Kill => "KILL",
+        let newest = {
+            let state = self.newest.0.lock().unwrap_or_else(PoisonError::into_inner);
+            format!("{} {}", state.pid, state.since)
+        };
+        let (signal, again) = match force {
+            Force::Ask => ("INT", "0"),
+            Force::Insist => ("TERM", "0"),
+            // What has come since the last look must end too.
+            Force::Kill => ("KILL", "KILL"),
         };
         Box::pin(async move {
             let until = Instant::now() + patience;
@@ -413,7 +421,7 @@ impl Connection for RemoteConnection {
             let mut left = count(format!("k {signal} {newest}")).await;
             while left > 0 && Instant::now() < until {
                 tokio::time::sleep(COUNT_EVERY).await;
-                left = count(format!("c {newest}")).await;
+                left = count(format!("c {again} {newest}")).await;
             }
             left
         })

@@ -44,7 +44,8 @@ impl Names {
     }
 }
 
-/// The data channel. It says the directory and the kind of shell on stdout, and that it is there on stderr.
+/// The data channel. It says the directory and the kind of shell on stdout, and that it is there on stderr. It removes the
+/// directory where no control channel came to do so.
 pub(super) fn data(names: &Names) -> String {
     let Names { hello, commands, stdout, stderr, .. } = names;
     format!(
@@ -58,6 +59,7 @@ echo "{hello} $s $d"
 echo "{hello}" >&2
 cat >"$d/{commands}" 7>&- 8>&- 9>&-
 kill "$a" "$b" 2>/dev/null
+[ -p "$d/starts" ] || rm -rf "$d"
 wait
 exit; }}
 "#
@@ -71,16 +73,22 @@ exit; }}
 /// A command substitution or a job that dies of INT takes bash with it; of TERM it does not (`takes_shell`: it has a group of
 /// its own, or the interpreter reads what it prints).
 ///
+/// Processes are ordered by the tick in which they started, since process numbers begin again at their maximum. Within one
+/// tick the numbers order them: one that is lower by half of the least maximum comes after it. A process is the command's
+/// if it is newer than the one before the command and none that it comes from is older: what an earlier background job starts is
+/// not. The tick is that of `/proc/uptime`, or of a fresh process where a container has a time of its own there.
+/// All are looked at before the first is signalled, because a child whose parent has just died has lost its place.
+///
 /// Every order is a line, and all but a mark are answered with one; `e` comes by itself when an interpreter has ended.
 ///
 /// | order | meaning | answer |
 /// |---|---|---|
 /// | `s FILE N` | run this file, which becomes the n-th interpreter | `s PID MARKED ABOVE`, from the file |
 /// | `d TEXT` | read the commands that no interpreter has read, up to this line | `d` |
-/// | `b` | the newest process | `b PID` |
+/// | `b` | the newest process, and the tick now | `b PID SINCE` |
 /// | `g PID MARKED` | this is the interpreter | `g` |
-/// | `k SIGNAL PID` | signal the command's processes: those newer than this one | `k COUNT` |
-/// | `c PID` | count them | `k COUNT` |
+/// | `k SIGNAL PID SINCE` | interrupt the interpreter, and signal the command's processes: those newer than this one | `k COUNT` |
+/// | `c SIGNAL PID SINCE` | signal them again, or count them with the signal 0 | `k COUNT` |
 /// | `i` | kill the interpreter | `i` |
 /// | `w` | does the interpreter wait for a command? | `w 1` |
 /// | `m PIPE TEXT` | put a mark into a pipe | |
@@ -114,14 +122,33 @@ found() {
         done
     elif [ "$pid" != 0 ]; then below "$pid"; fi
 }
+now() { { read -r since idle </proc/uptime; } 2>/dev/null; since=${since%.*}${since#*.}; }
+fresh() { set -- $(IFS= read -r stat </proc/self/stat; echo "${stat%% *} ${stat##*) }"); last=$1 since=${21}; }
 newer() {
-    q=$1
-    while :; do
-        [ "$q" -gt "$2" ] || return 1
-        alive "$q" || return 1
-        q=${stat#* } q=${q%% *}
-        [ "$q" = "$pid" ] && return 0
-        case " $all " in *" $q "*) ;; *) return 0 ;; esac
+    set -- "$1" "$2" "$3" $stat
+    ahead=$(($1 - $2))
+    if [ "${23}" != "$3" ]; then [ "${23}" -gt "$3" ]
+    elif [ "$ahead" -gt 0 ]; then [ "$ahead" -lt 16384 ]
+    else [ "$ahead" -lt -16384 ]; fi
+}
+look() {
+    all=$(found) new=" " old=" " ours=
+    for p in $all; do
+        [ "$p" != "$pid" ] && alive "$p" || continue
+        if newer "$p" "$1" "$2"; then
+            q=${stat#* } new="$new$p "
+            eval "above_$p=${q%% *}"
+        else old="$old$p "; fi
+    done
+    for p in $new; do
+        q=$p
+        while :; do
+            eval "q=\$above_$q"
+            [ "$q" != "$pid" ] || break
+            case $old in *" $q "*) continue 2 ;; esac
+            case $new in *" $q "*) ;; *) break ;; esac
+        done
+        ours="$ours $p"
     done
 }
 takes_shell() {
@@ -138,9 +165,9 @@ takes_shell() {
     return 1
 }
 signal() {
-    all=$(echo $(found)) n=0
-    for p in $all; do
-        [ "$p" != "$pid" ] && newer "$p" "$2" || continue
+    look "$2" "$3"
+    n=0
+    for p in $ours; do
         s=$1
         [ "$s" = INT ] && takes_shell "$p" && s=TERM
         kill "-$s" "$p" 2>/dev/null && n=$((n + 1))
@@ -174,6 +201,8 @@ finish() {
 ) </dev/null >/dev/null 2>&1 5<&- 6>&- &
 watch=$!
 { trap : HUP TERM PIPE
+now; a=$since; fresh; b=$since; now
+[ "$a" -le "$b" ] && [ "$b" -le "$since" ] && ticks=1 || ticks=0
 echo "@HELLO@"
 while IFS= read -r line; do
     set -- $line
@@ -181,9 +210,9 @@ while IFS= read -r line; do
     s) echo "$2 $3" >&6 ;;
     g) pid=$2 marked=$3; echo g ;;
     d) while IFS= read -r l; do case $l in *"$2") break ;; esac; done <"$d/@COMMANDS@"; echo d ;;
-    b) read -r a a a a last </proc/loadavg; echo "b $last" ;;
-    k) kill -16 "$pid" 2>/dev/null; signal "$2" "$3" ;;
-    c) signal 0 "$2" ;;
+    b) if [ "$ticks" = 1 ]; then now; read -r a a a a last </proc/loadavg; else fresh; fi; echo "b $last $since" ;;
+    k) kill -16 "$pid" 2>/dev/null; signal "$2" "$3" "$4" ;;
+    c) signal "$2" "$3" "$4" ;;
     i) kill -KILL "$pid" 2>/dev/null; echo i ;;
     w) waits && echo "w 1" || echo "w 0" ;;
     m) printf '\036%s' "$3" >"$d/$2" ;;

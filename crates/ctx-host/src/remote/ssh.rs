@@ -42,7 +42,10 @@ pub(super) struct Resolved {
     pub user: String,
     pub hostname: String,
     pub port: String,
+    /// Every path that the lists of known hosts may hold: `ssh -G` puts a space between two paths and quotes none.
     pub known_hosts: Vec<String>,
+    /// Whether this ssh can exchange keys by GSSAPI, which no host key takes part in.
+    pub has_gssapi_keys: bool,
 }
 
 impl Resolved {
@@ -56,8 +59,14 @@ impl Resolved {
                 "hostname" => resolved.hostname = value.to_owned(),
                 "port" => resolved.port = value.to_owned(),
                 "userknownhostsfile" | "globalknownhostsfile" => {
-                    resolved.known_hosts.extend(value.split(' ').map(str::to_owned));
+                    let words: Vec<&str> = value.split(' ').collect();
+                    let from = |start| words.get(start..).unwrap_or_default();
+                    let paths = (0..words.len())
+                        .flat_map(|start| (1..=from(start).len()).map(move |len| (start, len)))
+                        .filter_map(|(start, len)| Some(from(start).get(..len)?.join(" ")));
+                    resolved.known_hosts.extend(paths);
                 }
+                "gssapikeyexchange" => resolved.has_gssapi_keys = true,
                 _ => {}
             }
         }
@@ -176,8 +185,14 @@ impl Machine {
             "ClearAllForwardings=yes".to_owned(),
             "PermitLocalCommand=no".to_owned(),
             "UpdateHostKeys=no".to_owned(),
+            // The config could have these skip the check of the host's key.
+            "NoHostAuthenticationForLocalhost=no".to_owned(),
+            "VerifyHostKeyDNS=no".to_owned(),
             format!("StrictHostKeyChecking={}", if self.first_use { "accept-new" } else { "yes" }),
         ];
+        if self.resolved.has_gssapi_keys {
+            options.push("GSSAPIKeyExchange=no".to_owned());
+        }
         if let Some(key) = &self.key {
             options.push(format!("IdentityFile={}", escaped(&key.to_string_lossy())));
             options.push("IdentitiesOnly=yes".to_owned());
@@ -251,7 +266,7 @@ impl Machine {
         format!(
             "#!/bin/sh\n[ \"$3\" != NONE ] || exit 0\n\
              [ \"$1\" = '{fingerprint}' ] || {{ echo \"@revoked * $2 $3\"; exit 0; }}\n\
-             for f in {}; do ssh-keygen -F \"$4\" -f \"$f\" >/dev/null 2>&1 && exit 0; done\n\
+             for f in {}; do [ -e \"$f\" ] && ssh-keygen -F \"$4\" -f \"$f\" >/dev/null 2>&1 && exit 0; done\n\
              echo \"$4 $2 $3\"\n",
             files.join(" ")
         )
@@ -264,7 +279,8 @@ impl Machine {
         if said.contains("REVOKED HOST KEY") {
             return denied(format!(
                 "the key that `{host}` shows has another fingerprint; where it has several keys, give that of the one \
-                 that ssh asks for, mostly ED25519 (`ssh-keyscan {host} | ssh-keygen -lf -`)"
+                 that ssh asks for, mostly ED25519 (`ssh-keyscan -p {} {} | ssh-keygen -lf -`)",
+                self.resolved.port, self.resolved.hostname
             ));
         }
         if said.contains("IDENTIFICATION HAS CHANGED") {
@@ -355,9 +371,10 @@ mod tests {
     #[test]
     fn a_config_of_ssh_is_read() {
         let said =
-            "user me\nhostname 10.0.0.1\nport 2222\nuserknownhostsfile /a /b\nglobalknownhostsfile /c\n";
+            "user me\nhostname 10.0.0.1\nport 2222\nuserknownhostsfile /a b /c\nglobalknownhostsfile /d\n";
         let resolved = Resolved::read(said);
         assert_eq!((resolved.user.as_str(), resolved.port.as_str()), ("me", "2222"));
-        assert_eq!(resolved.known_hosts, ["/a", "/b", "/c"]);
+        assert_eq!(resolved.known_hosts, ["/a", "/a b", "/a b /c", "b", "b /c", "/c", "/d"]);
+        assert!(!resolved.has_gssapi_keys && Resolved::read("gssapikeyexchange no").has_gssapi_keys);
     }
 }

@@ -13,7 +13,8 @@ pub enum Kind {
     Text,
     /// Words: a list of strings, or a string with spaces between them.
     Words,
-    /// Names that are allowed: the same, but an empty list allows none, and an empty string is no list, as is nothing.
+    /// Names that are allowed: the same, but an empty list allows none, as does an empty variable. An empty string in
+    /// the file is no list, as is nothing.
     Allowed,
     /// `true` or `false`.
     Flag,

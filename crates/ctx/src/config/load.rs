@@ -196,6 +196,8 @@ fn value_of(key: &Key, text: &str) -> Result<Value, String> {
         }
         Kind::Dollars => file::dollars(text),
         Kind::Text | Kind::Words => Ok(Value::from(text)),
+        // A variable that is set says something: no names, not that all may be used.
+        Kind::Allowed if text.trim().is_empty() => Ok(Value::Array(Vec::new())),
         Kind::Allowed => file::allowed(text.split_whitespace()),
         Kind::Flag => text
             .trim()

@@ -81,6 +81,23 @@ fn a_list_that_is_empty_allows_none() {
 }
 
 #[test]
+fn a_variable_that_is_empty_allows_none_whatever_the_file_says() {
+    let (sshd, place) = (Sshd::shared(), place());
+    let file = place.path("config.toml");
+    for (text, variable, arguments) in [
+        ("[shells.ssh]\nhosts = [\"elsewhere\"]", "CTX_SHELLS_SSH_HOSTS", ssh(sshd)),
+        ("[shells.ssh]\nusers = [\"somebody\"]", "CTX_SHELLS_SSH_USERS", ssh(sshd)),
+        ("", "CTX_SHELLS_CONTAINERS", json!({"transport": "docker", "container": "box"})),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let mut command = place.command(&["mcp", "--config"]);
+        command.arg(&file).env("CTX_SHELLS_KEY_DIR", &sshd.dir).env(variable, "");
+        let refused = Host::with(&mut command).refused("session_create", arguments);
+        assert!(refused.contains("EACCES: the operator does not allow"), "{variable}: {refused}");
+    }
+}
+
+#[test]
 fn a_killed_server_leaves_nothing_on_the_other_side() {
     let (sshd, place) = (Sshd::shared(), place());
     let mut command = place.command(&["mcp"]);

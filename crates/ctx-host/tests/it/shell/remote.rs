@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ctx_host::{CreateRequest, Destination, ExecRequest, HostConfig, ShellError, ShellHost, SshRequest};
@@ -17,6 +18,7 @@ rows_elsewhere![
     nothing_of_the_frame_is_seen,
     a_long_command_and_long_input_arrive,
     no_process_stays_after_a_destroy,
+    no_process_stays_after_a_time_out_that_had_to_kill,
     a_cwd_that_is_not_there_is_refused,
 ];
 
@@ -138,6 +140,34 @@ async fn no_process_stays_after_a_destroy(kind: Kind) {
     bench.end().await;
 }
 
+/// Whether a `sleep` with this time runs anywhere.
+fn sleeps(time: u32) -> bool {
+    let command = format!("^sleep {time}$");
+    Command::new("pgrep").args(["-f", &command]).stdout(Stdio::null()).status().unwrap().success()
+}
+
+/// The time of a `sleep` that no other test has.
+fn own_time() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    1_000_000 + std::process::id() % 1_000_000 * 100 + NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn brief(command: String) -> ExecRequest {
+    ExecRequest { command, timeout: Some(Duration::from_millis(300)), ..ExecRequest::default() }
+}
+
+async fn no_process_stays_after_a_time_out_that_had_to_kill(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    for _ in 0..6 {
+        let time = own_time();
+        let command = format!("A=kept; sh -c 'trap \"\" INT TERM; while :; do sleep {time}; done'");
+        let result = bench.try_run(brief(command)).await.unwrap();
+        assert!(result.timed_out && !sleeps(time), "{result:?}");
+    }
+    assert_eq!(bench.out("echo $A").await, "kept\n");
+    bench.end().await;
+}
+
 async fn a_cwd_that_is_not_there_is_refused(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(kind, dir.path());
@@ -168,6 +198,38 @@ async fn a_hosts_key_must_be_known_or_pinned_and_never_another() {
     place.known_hosts(sshd, &sshd.dir.join("id.pub"));
     place.refused(plain.clone(), Code::Eacces, "has changed").await;
     place.refused(request(sshd), Code::Eacces, "changed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_of_ssh_does_not_get_round_the_check_of_a_hosts_key() {
+    let sshd = &Sshd::start("");
+    let place = Elsewhere::new(sshd);
+    place.add_config(
+        "NoHostAuthenticationForLocalhost yes\nVerifyHostKeyDNS yes\nStrictHostKeyChecking no\nGSSAPIKeyExchange yes\n\
+         IgnoreUnknown GSSAPIKeyExchange",
+    );
+    let other = SshRequest { fingerprint: Some(format!("SHA256:{}", "A".repeat(43))), ..request(sshd) };
+    place.refused(other, Code::Eacces, &format!("ssh-keyscan -p {} 127.0.0.1", sshd.port)).await;
+    let plain = SshRequest { fingerprint: None, ..request(sshd) };
+    place.refused(plain, Code::Eacces, "is not known").await;
+    place.works(request(sshd)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_key_is_refused_also_where_the_path_of_the_known_hosts_holds_spaces() {
+    let sshd = &Sshd::start("");
+    let place = Elsewhere::new(sshd);
+    let dir = place.dir.path().join("sp  ace");
+    std::fs::create_dir(&dir).unwrap();
+    for list in ["UserKnownHostsFile /dev/null", "GlobalKnownHostsFile"] {
+        place.add_config(&format!("{list} \"{}\" /dev/null", dir.join("known").display()));
+        place.known_hosts(sshd, &sshd.dir.join("id.pub"));
+        std::fs::rename(place.dir.path().join("known_hosts"), dir.join("known")).unwrap();
+        place.refused(request(sshd), Code::Eacces, "changed").await;
+        place.known_hosts(sshd, &sshd.dir.join("host.pub"));
+        std::fs::rename(place.dir.path().join("known_hosts"), dir.join("known")).unwrap();
+        place.works(request(sshd)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -253,27 +315,72 @@ async fn an_agents_key_lets_in() {
     place.works(plain).await;
 }
 
+fn engine(container: &Container, words: &[&str]) {
+    let mut command = Command::new(&container.engine);
+    assert!(
+        command.args(words).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success(),
+        "{words:?}"
+    );
+}
+
+/// Starts a further container, `own`, with processes of its own: they end with it.
+fn run_own(container: &Container) {
+    let tmp = format!("{0}:{0}", std::env::temp_dir().display());
+    let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"];
+    let about = ["run", "-d", "--name", "own", "--network", "none", "-v", &tmp];
+    engine(container, &[&about[..], &limits, &["ctx-test:1", "/bin/sleep", "1000"]].concat());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn process_numbers_that_begin_again_change_nothing_about_what_a_time_out_ends() {
+    let container = Container::start();
+    run_own(&container);
+    let mut place = Elsewhere::new(Sshd::shared());
+    place.config.remote.engine = Some(container.engine.clone());
+    let inspect = ["inspect", "-f", "{{.State.Pid}}", "own"];
+    let said = Command::new(&container.engine).args(inspect).output().unwrap();
+    let first = String::from_utf8(said.stdout).unwrap().trim().to_owned();
+    let near_the_end = || {
+        let script = "echo $(($(cat /proc/sys/kernel/pid_max) - 20)) >/proc/sys/kernel/ns_last_pid";
+        let mut command = Command::new("nsenter");
+        assert!(command.args(["-t", &first, "-p", "sh", "-c", script]).status().unwrap().success());
+    };
+    let (host, id) = place.create(Destination::Container("own".to_owned())).await.unwrap();
+    let forks = "k=0; while [ $k -lt 30 ]; do /bin/true; k=$((k+1)); done";
+    exec(&host, &id, "A=kept").await.unwrap();
+    // They begin again in the command that is stopped, at different places of it.
+    for before in 0..4 {
+        near_the_end();
+        exec(&host, &id, &"/bin/true; ".repeat(before * 5)).await.unwrap();
+        let time = own_time();
+        let result = host.exec(&id, brief(format!("{forks}; sleep {time}")), None).await.unwrap();
+        assert!(result.timed_out && !result.shell_restarted && !sleeps(time), "{result:?}");
+    }
+    // They begin again before it: a job that has been there for longer has a higher number.
+    near_the_end();
+    let [old, new] = [own_time(), own_time()];
+    exec(&host, &id, &format!("sleep {old} & {forks}")).await.unwrap();
+    let result = host.exec(&id, brief(format!("sleep {new}")), None).await.unwrap();
+    assert!(result.timed_out && !sleeps(new) && sleeps(old), "{result:?}");
+    assert_eq!(exec(&host, &id, "echo $A").await.unwrap().stdout, "kept\n");
+    host.shutdown().await;
+    assert!(!sleeps(old));
+    engine(&container, &["rm", "-f", "-t", "0", "own"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_container_that_does_not_run_is_refused_and_one_that_is_stopped_closes_the_shell() {
     let container = Container::start();
     let mut place = Elsewhere::new(Sshd::shared());
     place.config.remote.engine = Some(container.engine.clone());
-    let engine = |words: &[&str]| {
-        let done =
-            Command::new(&container.engine).args(words).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        assert!(done.unwrap().success(), "{words:?}");
-    };
+    let engine = |words: &[&str]| engine(&container, words);
     engine(&["create", "--name", "idle", "--network", "none", "ctx-test:1", "/bin/sleep", "1000"]);
     let Err(refused) = place.create(Destination::Container("idle".to_owned())).await else {
         panic!("let in")
     };
     assert_eq!(refused.code(), Code::Ehostdown);
     assert!(refused.to_string().contains("does not run: start it first"), "{refused}");
-    // One with processes of its own: they end with it.
-    let tmp = format!("{0}:{0}", std::env::temp_dir().display());
-    let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"];
-    let about = ["run", "-d", "--name", "own", "--network", "none", "-v", &tmp];
-    engine(&[&about[..], &limits, &["ctx-test:1", "/bin/sleep", "1000"]].concat());
+    run_own(&container);
     // Its first process waits for nobody: what a shell has started there is waited for by the shell's own processes.
     let (host, id) = place.create(Destination::Container("own".to_owned())).await.unwrap();
     exec(&host, &id, "echo a | cat").await.unwrap();
@@ -323,12 +430,9 @@ async fn a_command_in_a_container_that_is_paused_is_given_up_on() {
     let mut place = Elsewhere::new(Sshd::shared());
     place.config.remote.engine = Some(container.engine.clone());
     place.config.remote.beat = Duration::from_secs(60);
-    let engine = |word: &str| {
-        let done = Command::new(&container.engine).args([word, "box"]).stdout(Stdio::null()).status();
-        assert!(done.unwrap().success(), "{word}");
-    };
-    gives_up(&place, Destination::Container("box".to_owned()), || engine("pause")).await;
-    engine("unpause");
+    let paused = || engine(&container, &["pause", "box"]);
+    gives_up(&place, Destination::Container("box".to_owned()), paused).await;
+    engine(&container, &["unpause", "box"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -395,11 +499,14 @@ async fn a_password_is_not_for_a_jump_host_that_asks_in_the_same_words() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_takes_too_few_sessions_is_told_of_and_no_second_connection_is_made() {
     for sessions in 1..=2 {
-        let sshd = &Sshd::start(&format!("MaxSessions {sessions}"));
+        // What was made on the other side is removed there, too.
+        let far = tempfile::tempdir().unwrap();
+        let sshd = &Sshd::start(&format!("MaxSessions {sessions}\nSetEnv TMPDIR={}", far.path().display()));
         let place = Elsewhere::new(sshd);
         place.refused(request(sshd), Code::Ehostdown, "ctx needs three (MaxSessions").await;
         let log = std::fs::read_to_string(sshd.dir.join("log")).unwrap();
         assert_eq!(log.matches("Accepted publickey").count(), 1, "{log}");
+        eventually("an empty directory", || far.path().read_dir().unwrap().next().is_none()).await;
     }
 }
 
@@ -456,11 +563,19 @@ async fn a_shell_that_lost_its_connection_while_idle_says_so() {
     let place = Elsewhere::new(sshd);
     let (host, id) = place.create(Destination::Ssh(request(sshd))).await.unwrap();
     signal("-KILL", &sshd.connections());
+    // Whoever is the first to find out, too.
+    let first = loop {
+        if let Err(error) = exec(&host, &id, "true").await {
+            break error;
+        }
+    };
+    assert_eq!(first.code(), Code::Ehostdown, "{first}");
+    assert!(first.to_string().contains("the connection"), "{first}");
     eventually("the shell is closed", || host.list().is_empty()).await;
     for _ in 0..2 {
         let error = exec(&host, &id, "true").await.unwrap_err();
         assert_eq!(error.code(), Code::Ehostdown, "{error}");
-        assert!(error.to_string().contains("the connection was lost"), "{error}");
+        assert!(error.to_string().contains("the connection"), "{error}");
     }
     assert_eq!(exec(&host, "9_ssh_x", "true").await.unwrap_err().code(), Code::Enoent);
     host.shutdown().await;

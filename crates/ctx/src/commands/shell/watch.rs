@@ -36,7 +36,7 @@ const LAST_COMMANDS: usize = 20;
 /// commands of all shells with their output; with --follow only what happens from now on: a command when it starts, its output and exit
 /// code when it ends.
 ///
-/// Keys: arrows and PgUp, PgDn move, Tab changes sides, Enter opens the whole output, Esc goes back, / searches (n, N: next, previous), e and E go to the
+/// Keys: arrows and PgUp, PgDn move, Tab changes sides, Enter opens what the log has of an output, Esc goes back, / searches (n, N: next, previous), e and E go to the
 /// next and previous command that failed, f filters, y copies the output and Y the command (OSC 52), q leaves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

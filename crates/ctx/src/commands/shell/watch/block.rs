@@ -81,8 +81,18 @@ impl Block {
             lines.extend_from_slice(&self.body);
         } else {
             let hidden = self.body.len() - 2 * ENDS;
+            // Of more output than the log keeps it has both ends, and a line between them that counts the rest.
+            let missing = |line: &Line| {
+                line.text.strip_prefix("[… ").and_then(|rest| rest.strip_suffix(" …]")).map(str::to_owned)
+            };
+            let missing: Vec<String> = self.body.iter().filter_map(missing).collect();
+            let missing = match missing.as_slice() {
+                [] => String::new(),
+                missing => format!("; the log does not have {}", missing.join(" and ")),
+            };
             lines.extend(self.body.iter().take(ENDS).cloned());
-            lines.push(Line { tone: Tone::Dim, text: format!("… {hidden} lines, Enter opens them") });
+            let text = format!("… {hidden} lines, Enter opens them{missing}");
+            lines.push(Line { tone: Tone::Dim, text });
             lines.extend(self.body.iter().skip(ENDS + hidden).cloned());
         }
         lines.extend(self.note.clone());
@@ -360,5 +370,11 @@ mod tests {
         assert_eq!(texts[texts.len() - 2..], ["oops \u{fffd}[31m", "exit code 2, 7 ms"]);
         assert_eq!(block.lines(true).len(), 2 + 41 + 1);
         assert!(block.holds("oops") && block.holds("line 20") && !block.holds("line 41"));
+        let mut cut = block.clone();
+        cut.body[20].text = "[… 5701 bytes …]".to_owned();
+        assert_eq!(
+            cut.lines(false)[7].text,
+            "… 31 lines, Enter opens them; the log does not have 5701 bytes"
+        );
     }
 }
