@@ -173,7 +173,7 @@ fn in_a_pipe_the_next_line_answers_what_a_call_asks() {
     let script = asks_for_lists(&daemon);
     let ask = |session: &str, lines: &str| {
         let session = format!("coder/{session}");
-        daemon.ctx_with(&["chat", &session, "--model", "debug:script"], &format!("{script}\n{lines}")).ok()
+        daemon.ctx_with(&["chat", &session, "--model", "debug:script"], format!("{script}\n{lines}")).ok()
     };
     let yes = ask("yes", "y\n");
     assert!(yes.contains("[answered: allow]") && yes.ends_with("all done\n"), "{yes}");

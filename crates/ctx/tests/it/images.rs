@@ -108,7 +108,7 @@ fn an_image_that_a_line_of_the_chat_names_goes_with_it() {
     let daemon = build().start();
     picture(&daemon);
     let dump = r#"{"script":[{"dump":true}],"see":" @shot.png "}"#;
-    let said = daemon.ctx_with(&["chat", "coder/c", "--model", "debug:script"], &format!("{dump}\n"));
+    let said = daemon.ctx_with(&["chat", "coder/c", "--model", "debug:script"], format!("{dump}\n"));
     assert!(said.stdout.contains(r#""type":"image""#), "{}{}", said.stdout, said.stderr);
     assert!(daemon.ctx(&["history", "coder", "--session", "c"]).ok().contains(SHOWN));
 }
