@@ -21,7 +21,7 @@ First steps:
   ctx ls                          this directory's sessions, those that need you first
   ctx help COMMAND                options, examples and exit codes of a command
 
-The directory decides: each has its own agent and sessions. Name a session by its name in this directory, as agent/name, by its id, or by a unique beginning or end of the id. An agent's name alone means its current session.
+The directory decides: each has its own agent and sessions. Name a session by its name in this directory, as agent/name, by its id, or by six or more characters of the id's beginning or end. An agent's name alone means its current session.
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Cli {

@@ -18,7 +18,7 @@ use crate::sessions;
 ///
 /// Shows the end of the conversation and then everything that happens in it, whichever client it comes from. What you
 /// type is a message; several lines with Alt-Enter or a paste. A message typed during a run waits for its end (/drop takes
-/// it back). If a tool
+/// it back), also if the terminal is closed meanwhile. If a tool
 /// call needs your approval, answer with y, n, n and a reason, or a to allow such calls until the session ends. If the
 /// model paused to ask, what you type is the answer. An image file that a message names as @FILE is shown with it. Type
 /// /help for the commands.
