@@ -123,6 +123,11 @@ pub fn is_person_there() -> bool {
 /// A chat shows what a command prints, and tells it with this variable how wide its terminal is.
 pub const SHOWN_WIDTH: &str = "_CTX_SHOWN_WIDTH";
 
+/// Whether the terminal can do nothing but show lines.
+pub fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
 /// The width of the terminal on stdout, if it is one, or if a chat shows the output in one.
 pub fn width() -> Option<usize> {
     let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) else {

@@ -68,9 +68,8 @@ pub struct Options {
 pub fn run(root: &Root, opened: Opened, options: Options) -> Result<(), Failure> {
     let observes = options.who == As::Observer;
     let (reads, writes) = (std::io::stdin().is_terminal(), std::io::stdout().is_terminal());
-    // A terminal that can do nothing has no editor: it is read line by line.
-    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    let at_editor = reads && writes && !observes && !is_dumb;
+    // A dumb terminal has no editor: it is read line by line.
+    let at_editor = reads && writes && !observes && !output::is_dumb();
     let words = if at_editor { open::words(root) } else { editor::Words::default() };
     let runtime = client::runtime()?;
     let questions = Arc::new(Questions::default());

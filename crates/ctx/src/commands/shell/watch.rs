@@ -81,8 +81,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 
 /// Whether there is a terminal that can be drawn on.
 fn has_screen() -> bool {
-    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !is_dumb
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !output::is_dumb()
 }
 
 /// When the first of the last so many commands of all shells began; nothing, where there are no more than that.
