@@ -116,11 +116,13 @@ pub struct Screen {
     row: String,
     /// How much of it was shown as a part.
     shown: usize,
+    /// How wide the terminal is now.
+    width: fn() -> Option<usize>,
 }
 
 impl Screen {
     pub fn new(above: Option<Printer>) -> Screen {
-        Screen { above, row: String::new(), shown: 0 }
+        Screen { above, row: String::new(), shown: 0, width: output::width }
     }
 
     /// From here on there is no editor to write above.
@@ -165,7 +167,7 @@ impl Write for Screen {
         if self.above.is_none() {
             return io::stdout().flush();
         }
-        let (text, rest) = rows(&self.row, output::width().unwrap_or(80));
+        let (text, rest) = rows(&self.row, (self.width)().unwrap_or(80));
         if !text.is_empty() {
             (self.row, self.shown) = (rest, 0);
             self.print(Row { text, is_part: false })?;
@@ -264,6 +266,24 @@ mod tests {
                 format!("unbelievable\nsecond\nthird {}\n{}\n", "word ".repeat(14), "word ".repeat(6));
             assert_eq!(all, wanted, "{pauses}");
         }
+    }
+
+    #[test]
+    fn text_that_came_before_the_terminal_was_narrower_has_a_row_for_each_part() {
+        thread_local! { static WIDTH: std::cell::Cell<usize> = const { std::cell::Cell::new(40) }; }
+        let rows = Arc::new(Mutex::new(Vec::new()));
+        let printed = rows.clone();
+        let mut screen = Screen::new(Some(Box::new(move |row| {
+            printed.lock().unwrap().push(row);
+            Ok(())
+        })));
+        screen.width = || Some(WIDTH.get());
+        screen.write_all(b"one two three four").unwrap();
+        screen.flush().unwrap();
+        WIDTH.set(10);
+        screen.show_part().unwrap();
+        let row = |text: &str, is_part| Row { text: text.to_owned(), is_part };
+        assert_eq!(*rows.lock().unwrap(), [row("one two \n", false), row("three four\n", true)]);
     }
 
     #[test]
